@@ -1,0 +1,25 @@
+# Compiler settings that hold for every target.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+set(NEREUS_SANITIZE "" CACHE STRING "Sanitizers for -fsanitize=, e.g. address,undefined or thread")
+option(NEREUS_TESTS "Build the tests" ON)
+
+add_compile_options(-Wall -Wextra -Werror -Wno-missing-field-initializers)
+if(NEREUS_SANITIZE)
+  add_compile_options(-fsanitize=${NEREUS_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${NEREUS_SANITIZE})
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  # The two sloppiness flags let ccache work with precompiled headers.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_NOHASHDIR=1 ${CCACHE})
+endif()

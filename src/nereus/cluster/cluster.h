@@ -1,0 +1,66 @@
+// What hardware there is: hosts, devices, peak rates and links.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "nereus/base/units.h"
+#include "nereus/cluster/device.h"
+
+namespace nereus {
+
+// One kind of device; a cluster is homogeneous.
+struct DeviceSpec {
+  std::string kind = "cpu";
+  Bytes memory;                 // capacity a plan may use, per device
+  double flops = 0;             // peak FLOP/s of one device for dense matrix products
+  double memory_bandwidth = 0;  // bytes/s
+  bool operator==(const DeviceSpec&) const = default;
+};
+
+// Time of a message of n bytes = latency + n / bandwidth.
+struct LinkSpec {
+  double bandwidth = 0;  // bytes/s, one way
+  Seconds latency;
+  bool operator==(const LinkSpec&) const = default;
+};
+
+struct HostSpec {
+  int devices = 0;
+  // How many devices can run at full speed at once: the number of devices for accelerators, the
+  // number of cores for virtual CPU devices (four of them on two cores run at half speed each).
+  double full_speed_devices = 0;
+  bool operator==(const HostSpec&) const = default;
+};
+
+struct Cluster {
+  std::vector<HostSpec> hosts;
+  DeviceSpec device;
+  LinkSpec local;          // within one device: memory copies
+  LinkSpec in_host;        // between devices of a host
+  LinkSpec between_hosts;  // through the NIC
+  bool operator==(const Cluster&) const = default;
+};
+
+// All devices of the cluster.
+DevicePool all_devices(const Cluster& cluster);
+// The link that carries bytes between two devices.
+const LinkSpec& link(const Cluster& cluster, DeviceId from, DeviceId to);
+// Fraction (0, 1] of peak speed that each of `active` devices of one host reaches at once.
+double speed_share(const HostSpec& host, int active);
+
+// Throws Error(kInvalidInput) naming the field if the cluster has no devices or a rate, capacity or
+// bandwidth is not finite and positive.
+void verify(const Cluster& cluster);
+
+// One host of `devices` virtual CPU devices on `cores` physical cores, `memory` each. The rates are
+// starting values of an ordinary server core; calibration corrects them.
+Cluster cpu_cluster(int devices, Bytes memory, int cores);
+// Named clusters: "h200x8", "a100x4", "mi250x8" (PAPER.md clusters 3, 2, 1), `hosts` of each.
+// Throws Error(kInvalidInput) listing the names for any other.
+Cluster named_cluster(const std::string& name, int hosts);
+
+void to_json(Json& j, const Cluster& cluster);
+void from_json(const Json& j, Cluster& cluster);
+
+}  // namespace nereus

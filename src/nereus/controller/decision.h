@@ -1,0 +1,41 @@
+// What the controller saw, considered, chose and why, with every number in the inequality.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nereus/transition/transition_dag.h"
+
+namespace nereus {
+
+enum class Trigger { kNone, kPoolChange, kMemory, kDrift };
+// kNone: no trigger fired. kKept: replanned, nothing better. kRejected: better, but not worth it or
+// not feasible. kAdmitted: the transition runs. kStranded: no plan fits the devices that are left.
+enum class Verdict { kNone, kKept, kRejected, kAdmitted, kStranded };
+
+struct Decision {
+  int step = 0;
+  Trigger trigger = Trigger::kNone;
+  std::string trigger_detail;              // "response length 32 → 46 (+44 %, threshold 30 %)"
+  std::map<std::string, double> signals;   // monitored values
+  bool urgent = false;
+  Seconds current_step;                    // predicted, plan in force, next workload
+  Seconds best_step;                       // predicted, plan considered
+  std::optional<Plan> best;
+  Seconds transition_s;                    // predicted
+  Seconds gain_s;                          // current_step - best_step
+  double horizon = 0;                      // H: expected steps until the signal's next crossing
+  double gamma = 0;
+  Verdict verdict = Verdict::kNone;
+  std::string reason;                      // a sentence with the numbers
+  std::optional<TransitionDag> transition; // set iff admitted
+};
+
+std::string to_string(Trigger trigger);
+std::string to_string(Verdict verdict);
+// DESIGN's keys: {"type": "decision", "step", "trigger", "signals", "current_step_s", "best", …}.
+void to_json(Json& j, const Decision& decision);
+
+}  // namespace nereus

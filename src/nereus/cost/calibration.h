@@ -1,0 +1,50 @@
+// One efficiency per operation class, learned from measured steps in log space.
+#pragma once
+
+#include <map>
+
+#include "nereus/base/json.h"
+#include "nereus/base/units.h"
+#include "nereus/cost/op_class.h"
+
+namespace nereus {
+
+// time = ideal / efficiency. Classes never seen start conservative (see default_efficiency) and are
+// marked as such. Robust: one observation moves the log-efficiency by at most a factor of 4, and a
+// mean over recent observations forgets old ones.
+class Calibration {
+ public:
+  struct Entry {
+    double log_efficiency = 0;
+    double variance = 0;  // of the log residuals
+    int observations = 0;
+    bool operator==(const Entry&) const = default;
+  };
+
+  double efficiency(OpClass op_class) const;
+  bool seen(OpClass op_class) const;
+  // Standard deviation of the log residual: the interval of a prediction.
+  double log_deviation(OpClass op_class) const;
+  // Ignores non-finite or non-positive times.
+  void observe(OpClass op_class, Seconds ideal, Seconds measured);
+
+  // Measured peak / predicted transient peak of memory, at least the largest seen recently; 1 before
+  // the first observation.
+  double memory_factor() const { return memory_factor_; }
+  void observe_memory(Bytes predicted_transient, Bytes measured_transient);
+
+  bool operator==(const Calibration&) const = default;
+
+ private:
+  friend void to_json(Json& j, const Calibration& calibration);
+  friend void from_json(const Json& j, Calibration& calibration);
+  std::map<OpClass, Entry> entries_;
+  double memory_factor_ = 1;
+  int memory_observations_ = 0;
+};
+
+double default_efficiency(OpClass op_class);
+void to_json(Json& j, const Calibration& calibration);
+void from_json(const Json& j, Calibration& calibration);
+
+}  // namespace nereus

@@ -1,0 +1,45 @@
+// What is trained: the models, the workflow and the size of a step. Everything that cost, planner
+// and controller need to know of a job, live or simulated.
+#pragma once
+
+#include <map>
+
+#include "nereus/workflow/workflow.h"
+
+namespace nereus {
+
+// The work of one RL step. It changes while a job runs: lengths grow and shrink.
+struct Workload {
+  int64_t samples = 0;          // sequences per step (prompts × rollout.n)
+  int64_t prompt_tokens = 0;    // longest prompt, tokens
+  double response_mean = 0;     // mean response length expected, tokens
+  int64_t response_limit = 0;   // longest response allowed, tokens
+  int64_t mini_batch = 0;       // sequences per optimizer step
+  int epochs = 1;               // passes over the batch
+  bool operator==(const Workload&) const = default;
+};
+
+struct ModelUse {
+  ModelSpec spec;
+  DType weights = DType::kFloat32;  // bf16 and fp16 weights keep an fp32 master copy while trained
+  bool operator==(const ModelUse&) const = default;
+};
+
+struct JobSpec {
+  Workflow workflow;
+  std::map<Role, ModelUse> models;
+  Workload workload;
+
+  const ModelSpec& model(Role role) const { return models.at(role).spec; }
+  bool operator==(const JobSpec&) const = default;
+};
+
+// The ModelSpec of each stage of the plan, in its order: what plan's verify() wants.
+std::vector<ModelSpec> models_of(const Plan& plan, const JobSpec& job);
+// verify() above, and: exactly the workflow's model-stages are there, micro_batch ≤ samples.
+void verify(const Plan& plan, const DevicePool& pool, const JobSpec& job);
+
+void to_json(Json& j, const Workload& workload);
+void from_json(const Json& j, Workload& workload);
+
+}  // namespace nereus

@@ -1,0 +1,39 @@
+// One RL step as a graph of passes over model-stages and the data that flows between them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "nereus/plan/plan.h"
+
+namespace nereus {
+
+// What a node computes. Inference passes of a trained model (old log-probabilities, values) run on
+// its training units, as verl does: `runs_on` names whose state is used.
+enum class Pass { kGenerate, kLogProbs, kValues, kReward, kAdvantage, kTrain, kSyncWeights };
+
+struct WorkflowNode {
+  std::string name;      // verl's timing name: gen, old_log_prob, ref, values, reward, adv, …
+  Pass pass = Pass::kTrain;
+  ModelStage runs_on;    // meaningless for kReward and kAdvantage, which run on the host
+  bool operator==(const WorkflowNode&) const = default;
+};
+
+struct Workflow {
+  std::string algorithm;  // "gae" (PPO)
+  std::vector<WorkflowNode> nodes;
+  std::vector<std::pair<int, int>> edges;  // from → to, indices into nodes
+  bool operator==(const Workflow&) const = default;
+};
+
+// gen → {old_log_prob, ref, values, reward} → adv → {update_critic, update_actor} → update_weights.
+Workflow ppo_workflow(bool with_reference);
+
+// The model-stages that hold state: what a plan must place. Sorted.
+std::vector<ModelStage> model_stages(const Workflow& workflow);
+// The nodes in an order that respects the edges (stable). Throws Error(kInternal) on a cycle.
+std::vector<int> topological_order(const Workflow& workflow);
+
+void to_json(Json& j, const Workflow& workflow);
+
+}  // namespace nereus
