@@ -1,0 +1,32 @@
+// Text ↔ token ids through the field's own library (Hugging Face tokenizers in embedded Python).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace nereus {
+
+// The interpreter is started on first use and lives until the process ends. All methods take the GIL
+// themselves and may be called from any thread.
+class Tokenizer {
+ public:
+  // `directory` holds tokenizer.json, or a tokenizer_config.json with "char_ords" (verl's character
+  // tokenizer of the digit task). Throws Error(kInvalidInput) naming the path.
+  static std::unique_ptr<Tokenizer> open(const std::filesystem::path& directory);
+  virtual ~Tokenizer() = default;
+
+  // Special tokens as the tokenizer's post-processor adds them if add_special.
+  virtual std::vector<int64_t> encode(const std::string& text, bool add_special) const = 0;
+  // Special tokens are left out.
+  virtual std::string decode(std::span<const int64_t> tokens) const = 0;
+  // Many at once: one crossing of the language border.
+  virtual std::vector<std::string> decode_batch(
+      const std::vector<std::vector<int64_t>>& batch) const = 0;
+  virtual int64_t vocab_size() const = 0;
+};
+
+}  // namespace nereus

@@ -1,0 +1,68 @@
+// Collectives between the ranks of one group. Implementations: threads of one process (here), NCCL
+// and TCP (later); all pass the same contract tests.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+
+#include "nereus/base/units.h"
+
+namespace nereus {
+
+enum class ReduceOp { kSum, kMax };
+
+// One rank's handle. Used by one thread at a time; all ranks must call the same operations in the same
+// order. Results are bit-identical on all ranks and from run to run: reductions add rank 0, 1, 2, …
+// Every operation throws Error(kAborted) with the reason once any rank called abort(), also in ranks
+// that are already waiting. Public methods add their wall time (waiting included) to elapsed().
+class Communicator {
+ public:
+  Communicator(int rank, int size) : rank_(rank), size_(size) {}
+  virtual ~Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  // In place; same shape and dtype on all ranks. No effect for size 1. Any (also strided) tensor.
+  void all_reduce(at::Tensor& tensor, ReduceOp op = ReduceOp::kSum);
+  // Concatenation over ranks along `dim`, in rank order. Extents along `dim` may differ per rank.
+  at::Tensor all_gather(const at::Tensor& tensor, int64_t dim);
+  // Sum over ranks, of which this rank gets its equal part along `dim` (extent divisible by size).
+  at::Tensor reduce_scatter(const at::Tensor& tensor, int64_t dim);
+  // In place, from `root` to all.
+  void broadcast(at::Tensor& tensor, int root);
+  // The message is buffered: send returns at once and `tensor` may be reused. recv waits for the next
+  // message from `from` and copies it into `tensor` (same shape and dtype).
+  void send(const at::Tensor& tensor, int to);
+  void recv(at::Tensor& tensor, int from);
+  void barrier();
+
+  // Wakes every rank of the group, now and later, with Error(kAborted, reason). Any thread.
+  virtual void abort(const std::string& reason) = 0;
+
+  // Wall seconds spent in operations since the last take.
+  Seconds take_elapsed();
+
+ protected:
+  virtual void do_all_reduce(at::Tensor& tensor, ReduceOp op) = 0;
+  virtual at::Tensor do_all_gather(const at::Tensor& tensor, int64_t dim) = 0;
+  virtual at::Tensor do_reduce_scatter(const at::Tensor& tensor, int64_t dim) = 0;
+  virtual void do_broadcast(at::Tensor& tensor, int root) = 0;
+  virtual void do_send(const at::Tensor& tensor, int to) = 0;
+  virtual void do_recv(at::Tensor& tensor, int from) = 0;
+  virtual void do_barrier() = 0;
+
+ private:
+  int rank_;
+  int size_;
+  Seconds elapsed_;
+};
+
+// The handles of a new group of `size` threads, one per rank. The group lives as long as any handle.
+std::vector<std::unique_ptr<Communicator>> make_thread_communicators(int size);
+
+}  // namespace nereus

@@ -1,0 +1,30 @@
+// Drawing tokens. Noise is a function of (seed, sample, position): the same under every layout.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace nereus {
+
+struct SamplingParams {
+  double temperature = 1;  // > 0; ignored if greedy
+  int64_t top_k = -1;      // -1: off
+  double top_p = 1;        // 1: off
+  bool greedy = false;
+  uint64_t seed = 0;
+};
+
+struct Drawn {
+  std::vector<int64_t> tokens;     // [batch]
+  std::vector<double> log_probs;   // under softmax(logits / temperature), before top-k and top-p
+};
+
+// logits [batch, vocab] (whole vocabulary). Inverse-CDF sampling with one uniform number per row:
+// uniform({seed, sample_ids[row], positions[row]}). Throws Error(kNumeric) for NaN logits.
+Drawn draw(const at::Tensor& logits, std::span<const uint64_t> sample_ids,
+           std::span<const int64_t> positions, const SamplingParams& params);
+
+}  // namespace nereus

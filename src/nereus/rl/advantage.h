@@ -1,0 +1,25 @@
+// Advantage estimation, in double precision over the whole batch.
+#pragma once
+
+#include "nereus/rl/sample.h"
+
+namespace nereus {
+
+// Generalised advantage estimation over one response (verl's: V after the last token is 0):
+// fills advantages (not whitened) and returns = advantages + values.
+void gae(Sample& sample, double gamma, double lambda);
+// The same with a mask for tokens that the policy did not produce: V and the carried advantage pass
+// over masked tokens unchanged (verl's "carry" family). Vectors of equal length T; entries where the
+// mask is 0 get advantage 0.
+struct GaeResult {
+  std::vector<double> advantages;
+  std::vector<double> returns;
+};
+GaeResult gae(const std::vector<double>& rewards, const std::vector<double>& values,
+              const std::vector<bool>& mask, double gamma, double lambda);
+
+// verl's masked_whiten over all tokens of all samples: (A - mean) / sqrt(var + 1e-8) with the
+// Bessel-corrected variance, two passes. Throws Error(kNumeric) with fewer than two tokens.
+void whiten_advantages(Experience& experience);
+
+}  // namespace nereus

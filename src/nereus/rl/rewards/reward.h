@@ -1,0 +1,38 @@
+// Reward functions: text and tokens in, scores out. Add one by implementing Reward and naming it in
+// make_reward().
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "nereus/base/json.h"
+
+namespace nereus {
+
+struct RewardInput {
+  std::string prompt;
+  std::string response;       // decoded, special tokens left out
+  std::string ground_truth;
+  int64_t response_tokens = 0;  // EOS included
+  bool finished = false;
+};
+
+struct RewardOutput {
+  double score = 0;                   // placed on the last response token
+  std::vector<double> token_scores;   // if not empty: dense, one per response token, instead of score
+};
+
+class Reward {
+ public:
+  virtual ~Reward() = default;
+  // Pure function of its input; called on the host thread. May throw: the caller counts failures.
+  virtual RewardOutput score(const RewardInput& input) const = 0;
+};
+
+// "vader_sentiment" {lexicon: path, sign: 1 | -1} or "digit_completion" {}. Throws Error(kInvalidInput) for
+// another name (listing these) or a bad option.
+std::unique_ptr<Reward> make_reward(const std::string& name, const Json& options);
+
+}  // namespace nereus
