@@ -53,12 +53,12 @@ int index_of(const Emu& emu, DeviceId device);
 // Bytes of state that the rank at `index` of the unit holds.
 Bytes state_bytes(const StateSchema& schema, Layout layout, int index);
 
-// True if `device` holds exactly the same boxes in both units (same layout, same rank): then one may
-// use the other's bytes.
+// True if `device` holds exactly the same boxes in both units (same layout, same rank): then one
+// may use the other's bytes.
 bool same_shards(const Emu& a, const Emu& b, DeviceId device);
 
-// Throws Error(kInvalidInput) unless every unit has layout.devices() distinct devices, all units are
-// of one model-stage, and no device appears in two of them.
+// Throws Error(kInvalidInput) unless every unit has layout.devices() distinct devices, all units
+// are of one model-stage, and no device appears in two of them.
 void verify(const EmuCollection& collection);
 
 }  // namespace nereus

@@ -26,15 +26,16 @@ struct ReshardPlan {
   Bytes resident;           // bytes that stay on their device
 };
 
-// Covers every shard of every target unit exactly once with boxes that source units hold. A source on
-// the same device is preferred, then one on the same host, then the device with the least bytes to
-// send so far; ties go to the lowest unit and rank, so equal input gives equal plans.
-// Sources and targets may be of different model-stages (weight synchronisation).
-// Throws Error(kInvalidInput) naming the tensor and box if no source holds a needed element.
+// Covers every shard of every target unit exactly once with boxes that source units hold. A source
+// on the same device is preferred, then one on the same host, then the device with the least bytes
+// to send so far; ties go to the lowest unit and rank, so equal input gives equal plans. Sources
+// and targets may be of different model-stages (weight synchronisation). Throws
+// Error(kInvalidInput) naming the tensor and box if no source holds a needed element.
 ReshardPlan reshard(std::span<const Emu> sources, std::span<const Emu> targets,
                     const StateSchema& schema);
 
-// Bytes that leave each device / arrive at each device, by pair.
+// Bytes that cross from one device to another, by pair, sorted; copies inside a device are left
+// out.
 struct LinkLoad {
   DeviceId from;
   DeviceId to;

@@ -1,0 +1,57 @@
+#include "nereus/state/box.h"
+
+#include <algorithm>
+
+#include "nereus/base/error.h"
+
+namespace nereus {
+
+Box whole(std::span<const int64_t> shape) {
+  return {std::vector<int64_t>(shape.size(), 0), {shape.begin(), shape.end()}};
+}
+
+int64_t volume(const Box& box) {
+  int64_t product = 1;
+  for (size_t d = 0; d < box.begin.size(); ++d) product *= box.end[d] - box.begin[d];
+  return product;
+}
+
+std::vector<int64_t> extent(const Box& box) {
+  std::vector<int64_t> sizes(box.begin.size());
+  for (size_t d = 0; d < sizes.size(); ++d) sizes[d] = box.end[d] - box.begin[d];
+  return sizes;
+}
+
+std::optional<Box> intersect(const Box& a, const Box& b) {
+  NEREUS_CHECK(a.begin.size() == b.begin.size(), to_string(a) + " and " + to_string(b));
+  Box common = a;
+  for (size_t d = 0; d < a.begin.size(); ++d) {
+    common.begin[d] = std::max(a.begin[d], b.begin[d]);
+    common.end[d] = std::min(a.end[d], b.end[d]);
+    if (common.begin[d] >= common.end[d]) return std::nullopt;
+  }
+  return common;
+}
+
+bool contains(const Box& outer, const Box& inner) { return intersect(outer, inner) == inner; }
+
+Box relative_to(const Box& inner, const Box& outer) {
+  NEREUS_CHECK(contains(outer, inner), to_string(inner) + " is not inside " + to_string(outer));
+  Box shifted = inner;
+  for (size_t d = 0; d < outer.begin.size(); ++d) {
+    shifted.begin[d] -= outer.begin[d];
+    shifted.end[d] -= outer.begin[d];
+  }
+  return shifted;
+}
+
+std::string to_string(const Box& box) {
+  std::string text = "[";
+  for (size_t d = 0; d < box.begin.size(); ++d) {
+    if (d > 0) text += ", ";
+    text += std::to_string(box.begin[d]) + ":" + std::to_string(box.end[d]);
+  }
+  return text + "]";
+}
+
+}  // namespace nereus
