@@ -37,10 +37,11 @@ using Expected = tl::expected<T, std::string>;
 
 }  // namespace nereus
 
-// Throws Error(kInternal) with file, line and `message` (a std::string expression) unless `condition`.
-#define NEREUS_CHECK(condition, message)                                                          \
-  do {                                                                                            \
-    if (!(condition)) ::nereus::detail::check_failed(#condition, __FILE__, __LINE__, (message));  \
+// Throws Error(kInternal) with file, line and `message` (a std::string expression) unless
+// `condition`.
+#define NEREUS_CHECK(condition, message)                                                         \
+  do {                                                                                           \
+    if (!(condition)) ::nereus::detail::check_failed(#condition, __FILE__, __LINE__, (message)); \
   } while (false)
 
 namespace nereus::detail {

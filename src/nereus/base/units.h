@@ -4,11 +4,12 @@
 #include <compare>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <string>
 
 namespace nereus {
 
-// A number with a unit. `Rep` is its representation; arithmetic keeps the unit, and the ratio of two
-// equal units is a plain double.
+// A number with a unit. `Rep` is its representation; arithmetic keeps the unit, and the ratio of
+// two equal units is a plain double.
 template <class Tag, class Rep>
 class Unit {
  public:

@@ -1,0 +1,76 @@
+#include "nereus/base/text.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <numeric>
+
+namespace nereus {
+
+namespace {
+
+// Levenshtein distance, one row of the table at a time.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string join(std::span<const std::string> parts, std::string_view separator) {
+  std::string text;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) text += separator;
+    text += parts[i];
+  }
+  return text;
+}
+
+std::string join(std::span<const int> numbers, std::string_view separator) {
+  std::vector<std::string> parts;
+  for (int number : numbers) parts.push_back(std::to_string(number));
+  return join(parts, separator);
+}
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts(1);
+  for (char c : text) {
+    if (c == separator) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+std::string nearest(std::string_view word, std::span<const std::string> candidates) {
+  std::string best;
+  size_t limit = std::max<size_t>(2, word.size() / 3);
+  for (const std::string& candidate : candidates) {
+    const size_t distance = edit_distance(word, candidate);
+    if (distance < limit || (distance == limit && best.empty())) {
+      best = candidate;
+      limit = distance;
+    }
+  }
+  return best;
+}
+
+std::string format_number(double value, const char* format) {
+  std::string text(static_cast<size_t>(std::snprintf(nullptr, 0, format, value)), '\0');
+  std::snprintf(text.data(), text.size() + 1, format, value);
+  return text;
+}
+
+}  // namespace nereus
