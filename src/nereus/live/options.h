@@ -1,0 +1,78 @@
+// Everything a live job needs to know, in the types of the rooms that use it.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nereus/base/json.h"
+#include "nereus/cluster/cluster.h"
+#include "nereus/engine/optimizer.h"
+#include "nereus/live/schedule.h"
+#include "nereus/nn/sampler.h"
+#include "nereus/rl/loss.h"
+#include "nereus/workflow/job_spec.h"
+
+namespace nereus {
+
+struct ModelSource {
+  std::filesystem::path path;    // a Hugging Face model directory
+  bool random_weights = false;   // only its config.json is used; weights are drawn from the seed
+};
+
+struct DataOptions {
+  std::filesystem::path train_file;      // JSON lines
+  std::string prompt_key = "prompt";
+  std::filesystem::path tokenizer;       // directory; usually the actor's
+  int64_t train_batch_size = 0;          // prompts per step
+  int64_t samples_per_prompt = 1;        // rollout.n
+  int64_t max_prompt_length = 0;         // tokens
+  bool filter_overlong_prompts = false;  // drop (and count) longer prompts instead of refusing them
+  bool shuffle = true;
+};
+
+struct PpoOptions {
+  double gamma = 1;
+  double lam = 1;
+  bool use_kl_in_reward = false;
+  KlEstimator kl_penalty = KlEstimator::kK1;
+  double kl_coef = 0.001;
+  bool adaptive_kl = false;
+  double target_kl = 0.1;
+  double kl_horizon = 10000;
+  int64_t mini_batch = 0;                // prompts per optimizer step (× rollout.n sequences)
+  int epochs = 1;
+  PolicyLossOptions policy;
+  ValueLossOptions value;
+};
+
+struct LiveOptions {
+  Cluster cluster;
+  std::string device_type = "cpu";       // where worker i computes: "cpu" or "cuda"
+  ModelSource actor;
+  ModelSource critic;
+  std::optional<ModelSource> reference;  // needed for KL in reward or in loss
+  DType dtype = DType::kFloat32;         // weights; half precision keeps an fp32 master copy
+  DataOptions data;
+  PpoOptions ppo;
+  OptimizerOptions actor_optimizer;
+  OptimizerOptions critic_optimizer;
+  SamplingParams sampling;
+  bool ignore_eos = false;
+  LengthSchedule response_length;        // max_response_length per step
+  SupplySchedule supply;                 // devices per step
+  std::string reward;                    // name for make_reward()
+  Json reward_options;
+  double max_reward_failures = 0.05;     // share of samples whose reward may raise
+  int total_steps = 0;
+  uint64_t seed = 0;
+  bool verify_transitions = true;        // hash the logical state before and after
+};
+
+// What planner and controller know of this job. Reads the config.json files. `step`: which step's
+// lengths. Throws Error(kInvalidInput) naming the option for contradictions (mini-batch larger than
+// the batch, a critic of another vocabulary, KL without a reference, …).
+JobSpec job_spec(const LiveOptions& options, int step);
+
+}  // namespace nereus
