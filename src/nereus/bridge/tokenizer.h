@@ -10,8 +10,8 @@
 
 namespace nereus {
 
-// The interpreter is started on first use and lives until the process ends. All methods take the GIL
-// themselves and may be called from any thread.
+// The interpreter is started on first use and lives until the process ends. All methods take the
+// GIL themselves and may be called from any thread.
 class Tokenizer {
  public:
   // `directory` holds tokenizer.json, or a tokenizer_config.json with "char_ords" (verl's character
@@ -21,7 +21,7 @@ class Tokenizer {
 
   // Special tokens as the tokenizer's post-processor adds them if add_special.
   virtual std::vector<int64_t> encode(const std::string& text, bool add_special) const = 0;
-  // Special tokens are left out.
+  // Special tokens are left out (the character tokenizer leaves out its end token only).
   virtual std::string decode(std::span<const int64_t> tokens) const = 0;
   // Many at once: one crossing of the language border.
   virtual std::vector<std::string> decode_batch(

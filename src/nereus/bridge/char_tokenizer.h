@@ -1,0 +1,29 @@
+// verl's character tokenizer, that of the digit-completion task.
+#pragma once
+
+#include "nereus/base/json.h"
+#include "nereus/bridge/tokenizer.h"
+
+namespace nereus {
+
+// Ids: 0 separator "S", 1 end "E", 2 padding "P", 3 unknown "U", then one per character of
+// "char_ords". `encode` with add_special appends the separator, as verl's chat template does for a
+// prompt. `decode` leaves out the end token only. The other special tokens show as their letters,
+// so that text stays aligned with tokens, one character each: what a dense reward needs.
+class CharTokenizer final : public Tokenizer {
+ public:
+  // `config` is a tokenizer_config.json. Throws Error(kInvalidInput) naming `where` unless
+  // char_ords are different ASCII codes.
+  CharTokenizer(const Json& config, const std::string& where);
+
+  std::vector<int64_t> encode(const std::string& text, bool add_special) const override;
+  std::string decode(std::span<const int64_t> tokens) const override;
+  std::vector<std::string> decode_batch(
+      const std::vector<std::vector<int64_t>>& batch) const override;
+  int64_t vocab_size() const override { return static_cast<int64_t>(alphabet_.size()); }
+
+ private:
+  std::string alphabet_;  // id → character
+};
+
+}  // namespace nereus

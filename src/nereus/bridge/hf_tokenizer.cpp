@@ -1,0 +1,79 @@
+#include <pybind11/embed.h>
+#include <pybind11/stl.h>
+
+#include "nereus/bridge/hf_tokenizer.h"
+
+#include <utility>
+
+#include "nereus/base/error.h"
+#include "nereus/bridge/python.h"
+
+namespace nereus {
+
+namespace {
+
+namespace py = pybind11;
+
+// Runs `call` under the GIL; a Python exception becomes an Error that names `where`.
+template <class Call>
+auto in_python(const std::string& where, Call call) {
+  const py::gil_scoped_acquire gil;
+  try {
+    return call();
+  } catch (const py::error_already_set& error) {
+    throw Error(ErrorCode::kInvalidInput, where + ": " + error.what());
+  }
+}
+
+class HfTokenizer final : public Tokenizer {
+ public:
+  explicit HfTokenizer(const std::filesystem::path& file) : file_(file.string()) {
+    start_python();
+    in_python(file_, [&] {
+      tokenizer_ = py::module_::import("tokenizers").attr("Tokenizer").attr("from_file")(file_);
+      vocab_size_ = tokenizer_.attr("get_vocab_size")().cast<int64_t>();
+    });
+  }
+  ~HfTokenizer() override {
+    const py::gil_scoped_acquire gil;
+    tokenizer_ = py::object();
+  }
+  HfTokenizer(const HfTokenizer&) = delete;
+  HfTokenizer& operator=(const HfTokenizer&) = delete;
+
+  std::vector<int64_t> encode(const std::string& text, bool add_special) const override {
+    return in_python(file_, [&] {
+      const py::object encoding =
+          tokenizer_.attr("encode")(text, py::arg("add_special_tokens") = add_special);
+      return encoding.attr("ids").cast<std::vector<int64_t>>();
+    });
+  }
+
+  std::string decode(std::span<const int64_t> tokens) const override {
+    return std::move(decode_batch({{tokens.begin(), tokens.end()}}).front());
+  }
+
+  std::vector<std::string> decode_batch(
+      const std::vector<std::vector<int64_t>>& batch) const override {
+    return in_python(file_, [&] {
+      const py::object texts =
+          tokenizer_.attr("decode_batch")(batch, py::arg("skip_special_tokens") = true);
+      return texts.cast<std::vector<std::string>>();
+    });
+  }
+
+  int64_t vocab_size() const override { return vocab_size_; }
+
+ private:
+  std::string file_;
+  py::object tokenizer_;
+  int64_t vocab_size_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> open_hf_tokenizer(const std::filesystem::path& tokenizer_json) {
+  return std::make_unique<HfTokenizer>(tokenizer_json);
+}
+
+}  // namespace nereus
