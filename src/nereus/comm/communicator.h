@@ -4,8 +4,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "nereus/base/units.h"
 
@@ -13,10 +15,11 @@ namespace nereus {
 
 enum class ReduceOp { kSum, kMax };
 
-// One rank's handle. Used by one thread at a time; all ranks must call the same operations in the same
-// order. Results are bit-identical on all ranks and from run to run: reductions add rank 0, 1, 2, …
-// Every operation throws Error(kAborted) with the reason once any rank called abort(), also in ranks
-// that are already waiting. Public methods add their wall time (waiting included) to elapsed().
+// One rank's handle. Used by one thread at a time; all ranks must call the same operations in the
+// same order. Results are bit-identical on all ranks and from run to run: reductions add rank 0, 1,
+// 2, … Every operation throws Error(kAborted) with the reason once any rank called abort(), also in
+// ranks that are already waiting. Public methods add their wall time (waiting included) to
+// elapsed().
 class Communicator {
  public:
   Communicator(int rank, int size) : rank_(rank), size_(size) {}
@@ -27,7 +30,8 @@ class Communicator {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  // In place; same shape and dtype on all ranks. No effect for size 1. Any (also strided) tensor.
+  // In place; same shape and dtype on all ranks. Any (also strided) tensor. A group of one does
+  // nothing anywhere: all_gather and reduce_scatter then return their argument itself.
   void all_reduce(at::Tensor& tensor, ReduceOp op = ReduceOp::kSum);
   // Concatenation over ranks along `dim`, in rank order. Extents along `dim` may differ per rank.
   at::Tensor all_gather(const at::Tensor& tensor, int64_t dim);
@@ -35,8 +39,8 @@ class Communicator {
   at::Tensor reduce_scatter(const at::Tensor& tensor, int64_t dim);
   // In place, from `root` to all.
   void broadcast(at::Tensor& tensor, int root);
-  // The message is buffered: send returns at once and `tensor` may be reused. recv waits for the next
-  // message from `from` and copies it into `tensor` (same shape and dtype).
+  // The message is buffered: send returns at once and `tensor` may be reused. recv waits for the
+  // next message from `from` and copies it into `tensor` (same shape and dtype).
   void send(const at::Tensor& tensor, int to);
   void recv(at::Tensor& tensor, int from);
   void barrier();
@@ -62,7 +66,8 @@ class Communicator {
   Seconds elapsed_;
 };
 
-// The handles of a new group of `size` threads, one per rank. The group lives as long as any handle.
+// The handles of a new group of `size` threads, one per rank. The group lives as long as any
+// handle.
 std::vector<std::unique_ptr<Communicator>> make_thread_communicators(int size);
 
 }  // namespace nereus

@@ -1,0 +1,47 @@
+// The tests that every Communicator has to pass. An implementation's own test file names it with
+// INSTANTIATE_TEST_SUITE_P(Threads, CommunicatorContract, Combine(Values(factory), Values(1, 2, 3,
+// 4))).
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "nereus/comm/communicator.h"
+
+namespace nereus {
+
+using CommunicatorFactory = std::vector<std::unique_ptr<Communicator>> (*)(int size);
+
+class CommunicatorContract : public testing::TestWithParam<std::tuple<CommunicatorFactory, int>> {
+ protected:
+  int size() const { return std::get<1>(GetParam()); }
+
+  // Runs work(communicator) on one thread per rank of a new group; rethrows the first error.
+  void on_all_ranks(const std::function<void(Communicator&)>& work) const {
+    const auto handles = std::get<0>(GetParam())(size());
+    std::vector<std::exception_ptr> errors(size());
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size(); ++rank) {
+      threads.emplace_back([&, rank] {
+        try {
+          work(*handles[rank]);
+        } catch (...) {
+          errors[rank] = std::current_exception();
+          handles[rank]->abort("a test rank failed");
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const std::exception_ptr& error : errors) {
+      if (error) std::rethrow_exception(error);
+    }
+  }
+};
+
+}  // namespace nereus
