@@ -41,7 +41,7 @@ struct ModelSpec {
   double rope_theta = 10000;
   std::optional<RopeScaling> rope_scaling;
   bool tie_word_embeddings = false;
-  bool qkv_bias = false;  // qwen2, or "attention_bias": true
+  bool qkv_bias = false;  // qwen2
   bool qk_norm = false;   // qwen3
   Head head = Head::kLanguageModel;
   std::vector<int64_t> eos_token_ids;
@@ -50,8 +50,8 @@ struct ModelSpec {
   bool operator==(const ModelSpec&) const = default;
 };
 
-// Reads a Hugging Face config.json. Throws Error(kInvalidInput) naming `where` for a missing key, an
-// unsupported model_type (listing the supported ones), an unsupported feature (sliding window in
+// Reads a Hugging Face config.json. Throws Error(kInvalidInput) naming `where` for a missing key,
+// an unsupported model_type (listing the supported ones), an unsupported feature (sliding window in
 // use, other RoPE scaling, biases elsewhere, another activation) or impossible sizes.
 ModelSpec parse_model_config(const Json& config, const std::string& where);
 // The inverse: a config.json that transformers loads (LlamaForCausalLM, …).

@@ -12,7 +12,8 @@ namespace nereus {
 struct TensorSpec {
   std::string name;            // e.g. "model.layers.3.self_attn.q_proj.weight"
   std::vector<int64_t> shape;  // global
-  // Position in the pipeline: kEmbeddingLayer, 0 … num_layers - 1, or kHeadLayer (final norm, head).
+  // Position in the pipeline: kEmbeddingLayer, 0 … num_layers - 1, or kHeadLayer (final norm,
+  // head).
   int layer = 0;
   // The dimension that tensor parallelism cuts, or -1: every TP rank holds the whole tensor.
   int tp_dim = -1;
@@ -29,7 +30,8 @@ struct TensorSpec {
 inline constexpr int kEmbeddingLayer = -1;
 inline constexpr int kHeadLayer = 1 << 20;
 
-// The tensors of a model in their canonical order (by layer, then by name within the layer).
+// The tensors of a model in their canonical order: by layer, and within a layer in the order of the
+// Hugging Face module.
 std::vector<TensorSpec> tensors(const ModelSpec& spec);
 
 int64_t element_count(const TensorSpec& tensor);
