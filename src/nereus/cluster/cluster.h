@@ -60,6 +60,12 @@ Cluster cpu_cluster(int devices, Bytes memory, int cores);
 // Throws Error(kInvalidInput) listing the names for any other.
 Cluster named_cluster(const std::string& name, int hosts);
 
+void to_json(Json& j, const HostSpec& host);
+void from_json(const Json& j, HostSpec& host);
+void to_json(Json& j, const DeviceSpec& device);
+void from_json(const Json& j, DeviceSpec& device);
+void to_json(Json& j, const LinkSpec& link);
+void from_json(const Json& j, LinkSpec& link);
 void to_json(Json& j, const Cluster& cluster);
 void from_json(const Json& j, Cluster& cluster);
 

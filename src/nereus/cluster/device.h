@@ -9,7 +9,8 @@
 
 namespace nereus {
 
-// One accelerator (or virtual CPU device): host number and index on that host. Text form "host:index".
+// One accelerator (or virtual CPU device): host number and index on that host. Text form
+// "host:index".
 struct DeviceId {
   int host = 0;
   int index = 0;

@@ -1,0 +1,48 @@
+#include "nereus/cluster/device.h"
+
+#include <algorithm>
+#include <charconv>
+#include <system_error>
+#include <utility>
+
+namespace nereus {
+
+std::string to_string(DeviceId device) {
+  return std::to_string(device.host) + ":" + std::to_string(device.index);
+}
+
+DeviceId parse_device(const std::string& text) {
+  DeviceId device;
+  const char* end = text.data() + text.size();
+  const auto host = std::from_chars(text.data(), end, device.host);
+  if (host.ec == std::errc() && host.ptr != end && *host.ptr == ':') {
+    const auto index = std::from_chars(host.ptr + 1, end, device.index);
+    const bool complete = index.ec == std::errc() && index.ptr == end;
+    if (complete && device.host >= 0 && device.index >= 0) return device;
+  }
+  throw Error(ErrorCode::kInvalidInput,
+              "\"" + text + "\" is not a device; write host:index, for example 0:3");
+}
+
+void to_json(Json& j, const DeviceId& device) { j = to_string(device); }
+
+void from_json(const Json& j, DeviceId& device) {
+  device = parse_device(j.is_string() ? j.get<std::string>() : j.dump());
+}
+
+DevicePool::DevicePool(std::vector<DeviceId> devices) : devices_(std::move(devices)) {
+  std::sort(devices_.begin(), devices_.end());
+  devices_.erase(std::unique(devices_.begin(), devices_.end()), devices_.end());
+}
+
+bool DevicePool::contains(DeviceId device) const {
+  return std::binary_search(devices_.begin(), devices_.end(), device);
+}
+
+void to_json(Json& j, const DevicePool& pool) { j = pool.devices(); }
+
+void from_json(const Json& j, DevicePool& pool) {
+  pool = DevicePool(j.get<std::vector<DeviceId>>());
+}
+
+}  // namespace nereus
