@@ -17,8 +17,8 @@ struct ModelStage {
   auto operator<=>(const ModelStage&) const = default;
 };
 
-std::string to_string(Role role);    // "actor", "critic", "reference", "reward"
-std::string to_string(Stage stage);  // "generation", "inference", "training"
+std::string to_string(Role role);               // "actor", "critic", "reference", "reward"
+std::string to_string(Stage stage);             // "generation", "inference", "training"
 std::string to_string(ModelStage model_stage);  // "actor/training"
 // These throw Error(kInvalidInput) listing the legal words.
 Role parse_role(const std::string& text);

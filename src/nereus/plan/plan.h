@@ -54,13 +54,14 @@ const StagePlan& at(const Plan& plan, ModelStage model_stage);
 DevicePool devices_of(const Plan& plan);
 
 // The tensor-parallel degrees up to `limit` that the model admits: they divide heads, and divide or
-// are a multiple of KV heads; vocabulary and FFN may be cut unevenly.
+// are a multiple of KV heads; vocabulary and FFN may be cut unevenly, but not into more parts than
+// they have rows.
 std::vector<int> legal_tp(const ModelSpec& spec, int limit);
 
-// Throws Error(kInvalidInput) with the value and the legal ones: no units, a unit of the wrong size,
-// a device that is not in the pool or twice in one model-stage, tp that does not suit the model,
-// more pipeline stages than layers, tp across hosts, micro_batch < 1, stages unsorted or repeated.
-// `model_of` gives the ModelSpec of each stage of plan.stages, in order.
+// Throws Error(kInvalidInput) with the value and the legal ones: no units, a unit of the wrong
+// size, a device that is not in the pool or twice in one model-stage, tp that does not suit the
+// model, more pipeline stages than layers, tp across hosts, micro_batch < 1, stages unsorted or
+// repeated. `model_of` gives the ModelSpec of each stage of plan.stages, in order.
 void verify(const Plan& plan, const DevicePool& pool, std::span<const ModelSpec> model_of);
 
 // One line for people: "actor/training tp2·pp1·dp2 mb8 [0:0 0:1][0:2 0:3]".
@@ -69,7 +70,8 @@ std::string to_string(const Plan& plan);  // one such line per stage
 
 void to_json(Json& j, const StagePlan& stage);
 void from_json(const Json& j, StagePlan& stage);
-void to_json(Json& j, const Plan& plan);    // {"stages": [{"role", "stage", "tp", "pp", "dp", "units", …}]}
+void to_json(Json& j,
+             const Plan& plan);  // {"stages": [{"role", "stage", "tp", "pp", "dp", "units", …}]}
 void from_json(const Json& j, Plan& plan);
 
 }  // namespace nereus

@@ -1,0 +1,128 @@
+// Is a plan possible for these models on these devices?
+#include <algorithm>
+#include <cstddef>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "nereus/base/text.h"
+#include "nereus/plan/plan.h"
+
+namespace nereus {
+
+namespace {
+
+[[noreturn]] void refuse(const StagePlan& stage, const std::string& what) {
+  throw Error(ErrorCode::kInvalidInput, to_string(stage.model_stage) + ": " + what);
+}
+
+bool suits_kv_heads(const ModelSpec& spec, int tp) {
+  return spec.num_kv_heads % tp == 0 || tp % spec.num_kv_heads == 0;
+}
+
+// Why the model cannot be cut into tp parts, or "".
+std::string objection(const ModelSpec& spec, int tp) {
+  const std::string name = "tp " + std::to_string(tp);
+  if (tp < 1) return name + " is less than 1";
+  if (spec.num_heads % tp != 0) {
+    return name + " does not divide " + std::to_string(spec.num_heads) + " attention heads";
+  }
+  if (!suits_kv_heads(spec, tp)) {
+    return name + " neither divides nor is a multiple of " + std::to_string(spec.num_kv_heads) +
+           " KV heads";
+  }
+  if (tp > spec.vocab_size) {
+    return name + " is more than the vocabulary of " + std::to_string(spec.vocab_size);
+  }
+  if (tp > spec.intermediate_size) {
+    return name + " is more than the FFN width of " + std::to_string(spec.intermediate_size);
+  }
+  return "";
+}
+
+std::string listing(const DevicePool& pool) {
+  constexpr int kShown = 16;
+  std::vector<std::string> names;
+  for (int i = 0; i < std::min(pool.size(), kShown); ++i) {
+    names.push_back(to_string(pool.devices()[static_cast<size_t>(i)]));
+  }
+  if (pool.size() > kShown) names.push_back("… (" + std::to_string(pool.size()) + " in all)");
+  return join(names, ", ");
+}
+
+void verify_layout(const StagePlan& stage, const ModelSpec& spec) {
+  const Layout layout = stage.layout;
+  if (const std::string problem = objection(spec, layout.tp); !problem.empty()) {
+    refuse(stage, problem + "; legal: " + join(legal_tp(spec, spec.num_heads), ", "));
+  }
+  if (layout.pp < 1 || layout.pp > spec.num_layers) {
+    refuse(stage, "pp " + std::to_string(layout.pp) + " is not possible with " +
+                      std::to_string(spec.num_layers) + " layers; legal: 1 to " +
+                      std::to_string(spec.num_layers));
+  }
+  if (stage.micro_batch < 1) {
+    refuse(stage, "micro_batch " + std::to_string(stage.micro_batch) + " must be at least 1");
+  }
+}
+
+// The tensor-parallel ranks of a pipeline stage talk in every layer: they share a host.
+void verify_tp_on_one_host(const StagePlan& stage, const std::vector<DeviceId>& unit) {
+  for (size_t i = 0; i < unit.size(); ++i) {
+    const DeviceId first = unit[i - i % static_cast<size_t>(stage.layout.tp)];
+    if (unit[i].host != first.host) {
+      refuse(stage, "tp " + std::to_string(stage.layout.tp) + " spans hosts: devices " +
+                        to_string(first) + " and " + to_string(unit[i]) +
+                        " hold parts of the same layers; tensor parallelism stays on one host");
+    }
+  }
+}
+
+void verify_units(const StagePlan& stage, const DevicePool& pool) {
+  if (stage.units.empty()) refuse(stage, "has no units; list the devices of at least one replica");
+  std::set<DeviceId> used;
+  for (size_t number = 0; number < stage.units.size(); ++number) {
+    const std::vector<DeviceId>& unit = stage.units[number];
+    if (static_cast<int>(unit.size()) != stage.layout.devices()) {
+      refuse(stage, "unit " + std::to_string(number) + " has " + std::to_string(unit.size()) +
+                        " devices; " + to_string(stage.layout) + " needs " +
+                        std::to_string(stage.layout.devices()));
+    }
+    for (DeviceId device : unit) {
+      if (!pool.contains(device)) {
+        refuse(stage,
+               "device " + to_string(device) + " is not available; available: " + listing(pool));
+      }
+      if (!used.insert(device).second) {
+        refuse(stage, "device " + to_string(device) +
+                          " is used twice; each device holds one part of one replica");
+      }
+    }
+    verify_tp_on_one_host(stage, unit);
+  }
+}
+
+}  // namespace
+
+std::vector<int> legal_tp(const ModelSpec& spec, int limit) {
+  std::vector<int> legal;
+  for (int tp = 1; tp <= std::min(limit, spec.num_heads); ++tp) {
+    if (objection(spec, tp).empty()) legal.push_back(tp);
+  }
+  return legal;
+}
+
+void verify(const Plan& plan, const DevicePool& pool, std::span<const ModelSpec> model_of) {
+  NEREUS_CHECK(model_of.size() == plan.stages.size(), "one ModelSpec is needed for each stage");
+  if (plan.stages.empty()) throw Error(ErrorCode::kInvalidInput, "the plan has no stages");
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const StagePlan& stage = plan.stages[i];
+    if (i > 0 && stage.model_stage <= plan.stages[i - 1].model_stage) {
+      refuse(stage, "is repeated or out of order in the plan; list each model-stage once, sorted");
+    }
+    verify_layout(stage, model_of[i]);
+    verify_units(stage, pool);
+  }
+}
+
+}  // namespace nereus
