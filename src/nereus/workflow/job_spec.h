@@ -10,12 +10,12 @@ namespace nereus {
 
 // The work of one RL step. It changes while a job runs: lengths grow and shrink.
 struct Workload {
-  int64_t samples = 0;          // sequences per step (prompts × rollout.n)
-  int64_t prompt_tokens = 0;    // longest prompt, tokens
-  double response_mean = 0;     // mean response length expected, tokens
-  int64_t response_limit = 0;   // longest response allowed, tokens
-  int64_t mini_batch = 0;       // sequences per optimizer step
-  int epochs = 1;               // passes over the batch
+  int64_t samples = 0;         // sequences per step (prompts × rollout.n)
+  int64_t prompt_tokens = 0;   // longest prompt, tokens
+  double response_mean = 0;    // mean response length expected, tokens
+  int64_t response_limit = 0;  // longest response allowed, tokens
+  int64_t mini_batch = 0;      // sequences per optimizer step
+  int epochs = 1;              // passes over the batch
   bool operator==(const Workload&) const = default;
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "nereus/plan/plan.h"
@@ -11,11 +12,12 @@ namespace nereus {
 // What a node computes. Inference passes of a trained model (old log-probabilities, values) run on
 // its training units, as verl does: `runs_on` names whose state is used.
 enum class Pass { kGenerate, kLogProbs, kValues, kReward, kAdvantage, kTrain, kSyncWeights };
+std::string to_string(Pass pass);  // "generate", "log_probs", …
 
 struct WorkflowNode {
-  std::string name;      // verl's timing name: gen, old_log_prob, ref, values, reward, adv, …
+  std::string name;  // verl's timing name: gen, old_log_prob, ref, values, reward, adv, …
   Pass pass = Pass::kTrain;
-  ModelStage runs_on;    // meaningless for kReward and kAdvantage, which run on the host
+  ModelStage runs_on;  // meaningless for kReward and kAdvantage, which run on the host
   bool operator==(const WorkflowNode&) const = default;
 };
 
@@ -26,7 +28,8 @@ struct Workflow {
   bool operator==(const Workflow&) const = default;
 };
 
-// gen → {old_log_prob, ref, values, reward} → adv → {update_critic, update_actor} → update_weights.
+// gen → {old_log_prob, ref, values, reward} → adv → {update_critic, update_actor}, and
+// update_actor → update_weights (which runs on the actor's generation units).
 Workflow ppo_workflow(bool with_reference);
 
 // The model-stages that hold state: what a plan must place. Sorted.
@@ -34,6 +37,7 @@ std::vector<ModelStage> model_stages(const Workflow& workflow);
 // The nodes in an order that respects the edges (stable). Throws Error(kInternal) on a cycle.
 std::vector<int> topological_order(const Workflow& workflow);
 
+// {"algorithm", "nodes": [{"name", "pass", "role", "stage"}], "edges": [{"from", "to"}]} by name.
 void to_json(Json& j, const Workflow& workflow);
 
 }  // namespace nereus

@@ -1,0 +1,105 @@
+#include "nereus/workflow/workflow.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <set>
+
+namespace nereus {
+
+namespace {
+
+bool holds_state(Pass pass) { return pass != Pass::kReward && pass != Pass::kAdvantage; }
+
+}  // namespace
+
+std::string to_string(Pass pass) {
+  switch (pass) {
+    case Pass::kGenerate:
+      return "generate";
+    case Pass::kLogProbs:
+      return "log_probs";
+    case Pass::kValues:
+      return "values";
+    case Pass::kReward:
+      return "reward";
+    case Pass::kAdvantage:
+      return "advantage";
+    case Pass::kTrain:
+      return "train";
+    case Pass::kSyncWeights:
+      return "sync_weights";
+  }
+  return "unknown";
+}
+
+Workflow ppo_workflow(bool with_reference) {
+  constexpr ModelStage kGenerator{Role::kActor, Stage::kGeneration};
+  constexpr ModelStage kActor{Role::kActor, Stage::kTraining};
+  constexpr ModelStage kCritic{Role::kCritic, Stage::kTraining};
+  Workflow workflow{.algorithm = "gae"};
+  const auto add = [&](const char* name, Pass pass, ModelStage runs_on, std::vector<int> after) {
+    const int node = static_cast<int>(workflow.nodes.size());
+    workflow.nodes.push_back({name, pass, runs_on});
+    for (int before : after) workflow.edges.emplace_back(before, node);
+    return node;
+  };
+  const int gen = add("gen", Pass::kGenerate, kGenerator, {});
+  std::vector<int> experience = {add("old_log_prob", Pass::kLogProbs, kActor, {gen})};
+  if (with_reference) {
+    constexpr ModelStage kReference{Role::kReference, Stage::kInference};
+    experience.push_back(add("ref", Pass::kLogProbs, kReference, {gen}));
+  }
+  experience.push_back(add("values", Pass::kValues, kCritic, {gen}));
+  experience.push_back(add("reward", Pass::kReward, {}, {gen}));
+  const int adv = add("adv", Pass::kAdvantage, {}, experience);
+  add("update_critic", Pass::kTrain, kCritic, {adv});
+  const int update_actor = add("update_actor", Pass::kTrain, kActor, {adv});
+  add("update_weights", Pass::kSyncWeights, kGenerator, {update_actor});
+  return workflow;
+}
+
+std::vector<ModelStage> model_stages(const Workflow& workflow) {
+  std::set<ModelStage> stages;
+  for (const WorkflowNode& node : workflow.nodes) {
+    if (holds_state(node.pass)) stages.insert(node.runs_on);
+  }
+  return {stages.begin(), stages.end()};
+}
+
+std::vector<int> topological_order(const Workflow& workflow) {
+  std::vector<int> waiting_for(workflow.nodes.size(), 0);
+  for (const auto& [from, to] : workflow.edges) ++waiting_for[static_cast<size_t>(to)];
+  std::set<int> ready;
+  for (size_t node = 0; node < waiting_for.size(); ++node) {
+    if (waiting_for[node] == 0) ready.insert(static_cast<int>(node));
+  }
+  std::vector<int> order;
+  while (!ready.empty()) {
+    const int node = ready.extract(ready.begin()).value();
+    order.push_back(node);
+    for (const auto& [from, to] : workflow.edges) {
+      if (from == node && --waiting_for[static_cast<size_t>(to)] == 0) ready.insert(to);
+    }
+  }
+  NEREUS_CHECK(order.size() == workflow.nodes.size(), "the workflow has a cycle");
+  return order;
+}
+
+void to_json(Json& j, const Workflow& workflow) {
+  Json nodes = Json::array(), edges = Json::array();
+  for (const WorkflowNode& node : workflow.nodes) {
+    Json entry = {{"name", node.name}, {"pass", to_string(node.pass)}};
+    if (holds_state(node.pass)) {
+      entry["role"] = to_string(node.runs_on.role);
+      entry["stage"] = to_string(node.runs_on.stage);
+    }
+    nodes.push_back(std::move(entry));
+  }
+  for (const auto& [from, to] : workflow.edges) {
+    edges.push_back({{"from", workflow.nodes.at(static_cast<size_t>(from)).name},
+                     {"to", workflow.nodes.at(static_cast<size_t>(to)).name}});
+  }
+  j = {{"algorithm", workflow.algorithm}, {"nodes", nodes}, {"edges", edges}};
+}
+
+}  // namespace nereus
