@@ -10,8 +10,8 @@
 namespace nereus {
 
 // time = ideal / efficiency. Classes never seen start conservative (see default_efficiency) and are
-// marked as such. Robust: one observation moves the log-efficiency by at most a factor of 4, and a
-// mean over recent observations forgets old ones.
+// marked as such. The first observation replaces the default; a later one counts as at most a
+// factor of 4 away, and a mean over recent observations forgets old ones.
 class Calibration {
  public:
   struct Entry {
@@ -28,8 +28,8 @@ class Calibration {
   // Ignores non-finite or non-positive times.
   void observe(OpClass op_class, Seconds ideal, Seconds measured);
 
-  // Measured peak / predicted transient peak of memory, at least the largest seen recently; 1 before
-  // the first observation.
+  // Measured / predicted transient peak of memory: jumps up to the largest ratio seen, fades slowly
+  // towards smaller ones, stays within [0.5, 4]; 1 before the first observation.
   double memory_factor() const { return memory_factor_; }
   void observe_memory(Bytes predicted_transient, Bytes measured_transient);
 
@@ -40,7 +40,6 @@ class Calibration {
   friend void from_json(const Json& j, Calibration& calibration);
   std::map<OpClass, Entry> entries_;
   double memory_factor_ = 1;
-  int memory_observations_ = 0;
 };
 
 double default_efficiency(OpClass op_class);

@@ -1,5 +1,5 @@
-// Peak memory of a plan, per device, model-stage and component. Formulas: COST.md of the design notes,
-// Megatron's theoretical_memory_usage.py and what the runtime's own autograd keeps.
+// Peak memory of a plan, per device, model-stage and component. Formulas: COST.md of the design
+// notes, Megatron's theoretical_memory_usage.py and what the runtime's own autograd keeps.
 #pragma once
 
 #include <map>
@@ -29,8 +29,8 @@ struct MemoryPrediction {
   std::map<DeviceId, Bytes> resident;
 };
 
-// Generation weights cost nothing where same_shards() with a training unit of the actor holds on that
-// device (they are aliased), and no reference/critic sharing is assumed.
+// Generation weights cost nothing where same_shards() with a training unit of the actor holds on
+// that device (they are aliased), and no reference/critic sharing is assumed.
 MemoryPrediction predict_memory(const Plan& plan, const JobSpec& job,
                                 const Calibration& calibration);
 

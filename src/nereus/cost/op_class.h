@@ -7,14 +7,14 @@
 namespace nereus {
 
 enum class OpClass {
-  kCompute,        // matrix products and attention in training and inference passes
-  kDecode,         // token-by-token generation, local work
-  kTensorComm,     // collectives between TP ranks
-  kPipelineComm,   // sends between pipeline stages, waiting for the previous stage included
-  kGradientComm,   // gradient all-reduce between replicas
-  kOptimizer,      // AdamW over the flat shards
-  kTransfer,       // weight synchronisation and transitions
-  kHost,           // rewards, advantages, bookkeeping on the host
+  kCompute,       // matrix products and attention in training and inference passes
+  kDecode,        // generation, local work: prefill and token by token
+  kTensorComm,    // collectives between TP ranks
+  kPipelineComm,  // sends between pipeline stages, waiting for the previous stage included
+  kGradientComm,  // gradient all-reduce between replicas
+  kOptimizer,     // AdamW over the flat shards
+  kTransfer,      // weight synchronisation and transitions
+  kHost,          // rewards, advantages, bookkeeping on the host
 };
 inline constexpr std::array kAllOpClasses = {
     OpClass::kCompute,      OpClass::kDecode,    OpClass::kTensorComm, OpClass::kPipelineComm,

@@ -1,0 +1,149 @@
+#include "nereus/cost/memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include "nereus/cost/shape.h"
+#include "nereus/cost/test_job.h"
+
+namespace nereus {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr ModelStage kActorTraining = {Role::kActor, Stage::kTraining};
+constexpr ModelStage kActorGeneration = {Role::kActor, Stage::kGeneration};
+
+Bytes sum_of(const MemoryPrediction& prediction, DeviceId device, ModelStage model_stage,
+             const std::string& component) {
+  Bytes sum;
+  for (const MemoryEntry& entry : prediction.entries) {
+    if (entry.device == device && entry.model_stage == model_stage &&
+        entry.component == component) {
+      sum += entry.bytes;
+    }
+  }
+  return sum;
+}
+
+Bytes largest_peak(const Plan& plan, const JobSpec& job) {
+  Bytes largest;
+  for (const auto& [device, bytes] : predict_memory(plan, job, {}).peak) {
+    largest = std::max(largest, bytes);
+  }
+  return largest;
+}
+
+TEST(Shape, WeightElementsEqualTheStateOfEachRank) {
+  EXPECT_TRUE(rc::check("closed form = sum over boxes", [] {
+    ModelSpec spec = stories_spec();
+    spec.num_layers = *rc::gen::inRange(1, 9);
+    spec.vocab_size = *rc::gen::inRange(500, 520);
+    spec.tie_word_embeddings = *rc::gen::arbitrary<bool>();
+    spec.qkv_bias = *rc::gen::arbitrary<bool>();
+    spec.qk_norm = *rc::gen::arbitrary<bool>();
+    if (*rc::gen::arbitrary<bool>()) spec = as_critic(spec);
+    const Layout layout{*rc::gen::element(1, 2, 4, 8), *rc::gen::inRange(1, spec.num_layers + 1)};
+    const StateSchema schema = state_schema({spec, DType::kFloat32}, kActorGeneration);
+    const std::vector<int64_t> elements = weight_elements(spec, layout);
+    for (int index = 0; index < layout.devices(); ++index) {
+      RC_ASSERT(elements[index] * 4 == state_bytes(schema, layout, index).count());
+    }
+  }));
+}
+
+TEST(Memory, ResidentComponentsAreTheStateOfTheSchema) {
+  for (const JobSpec& job : {stories_job(), large_job()}) {
+    const Plan plan = uniform_plan(job, {2, 2}, 2, 4);
+    const MemoryPrediction prediction = predict_memory(plan, job, {});
+    const StateSchema schema = state_schema(job.models.at(Role::kActor), kActorTraining);
+    for (const StagePlan& stage = at(plan, kActorTraining); const auto& unit : stage.units) {
+      for (int index = 0; index < 4; ++index) {
+        Bytes sum;
+        for (const char* component : {"weights", "master", "moments"}) {
+          sum += sum_of(prediction, unit[index], kActorTraining, component);
+        }
+        EXPECT_EQ(sum, state_bytes(schema, stage.layout, index));
+      }
+    }
+  }
+}
+
+TEST(Memory, GenerationWeightsAreFreeWhereTrainingHoldsTheSameShards) {
+  const JobSpec job = stories_job();
+  Plan plan = uniform_plan(job, {2, 1}, 2, 8);
+  EXPECT_EQ(sum_of(predict_memory(plan, job, {}), {0, 3}, kActorGeneration, "weights"), Bytes());
+
+  for (StagePlan& stage : plan.stages) {
+    if (stage.model_stage == kActorGeneration) {
+      stage = stage_on_host(kActorGeneration, {1, 1}, 4, 8);
+    }
+  }
+  EXPECT_EQ(sum_of(predict_memory(plan, job, {}), {0, 3}, kActorGeneration, "weights").count(),
+            4 * parameter_count(stories_spec()));
+}
+
+TEST(Memory, EarlyPipelineStagesKeepMoreMicroBatchesAlive) {
+  const JobSpec job = large_job();
+  const StagePlan stage = stage_on_host(kActorTraining, {1, 4}, 1, 4);
+  const ModelUse& model = job.models.at(Role::kActor);
+  const auto activations = [&](int index) {
+    for (const MemoryEntry& entry : training_transient(stage, model, job.workload, index)) {
+      if (entry.component == "activations") return entry.bytes;
+    }
+    return Bytes();
+  };
+  EXPECT_EQ(activations(0).count(), 4 * activations(3).count());
+  EXPECT_EQ(activations(1).count(), 3 * activations(3).count());
+}
+
+TEST(Memory, GrowsWithWorkAndShrinksWithRecomputation) {
+  EXPECT_TRUE(rc::check("monotone", [] {
+    const int64_t response = *rc::gen::inRange(16, 256);
+    const int micro_batch = *rc::gen::inRange(1, 9);
+    const Layout layout{*rc::gen::element(1, 2, 4), *rc::gen::element(1, 2)};
+    const int dp = *rc::gen::inRange(1, 4);
+    const JobSpec job = stories_job(response);
+    const Plan plan = uniform_plan(job, layout, dp, micro_batch);
+    const Bytes peak = largest_peak(plan, job);
+    RC_ASSERT(largest_peak(plan, stories_job(response + 1)) > peak);
+    RC_ASSERT(largest_peak(uniform_plan(job, layout, dp, micro_batch + 1), job) >= peak);
+    RC_ASSERT(largest_peak(uniform_plan(job, layout, dp + 1, micro_batch), job) <= peak);
+    RC_ASSERT(largest_peak(uniform_plan(job, layout, dp, micro_batch, true), job) <= peak);
+    RC_ASSERT(largest_peak(uniform_plan(job, {2 * layout.tp, layout.pp}, dp, micro_batch), job) <
+              peak);
+  }));
+}
+
+TEST(Memory, OnlyTheLargestPassCountsAndIsCalibrated) {
+  const JobSpec job = stories_job();
+  const Plan plan = uniform_plan(job, {1, 1}, 4, 8);
+  Calibration calibration;
+  calibration.observe_memory(Bytes(1000), Bytes(2000));
+  const MemoryPrediction plain = predict_memory(plan, job, {});
+  const MemoryPrediction doubled = predict_memory(plan, job, calibration);
+  const DeviceId device{0, 0};
+  Bytes training;
+  for (const char* component : {"gradients", "activations", "logits"}) {
+    training += sum_of(plain, device, kActorTraining, component);
+  }
+  EXPECT_EQ(plain.peak.at(device), plain.resident.at(device) + training);
+  EXPECT_EQ(doubled.peak.at(device), doubled.resident.at(device) + training * 2);
+}
+
+TEST(Memory, ViolationsNameDeviceBytesAndComponents) {
+  const JobSpec job = stories_job(128);
+  const MemoryPrediction prediction = predict_memory(uniform_plan(job, {1, 1}, 4, 8), job, {});
+  Cluster cluster = cpu_cluster(4, Bytes(10 << 20), 2);
+  const std::vector<std::string> violations = memory_violations(prediction, cluster, 0.1);
+  ASSERT_EQ(violations.size(), 4);
+  EXPECT_THAT(violations[0], HasSubstr("device 0:0 needs"));
+  EXPECT_THAT(violations[0], HasSubstr("9.00 MiB"));
+  EXPECT_THAT(violations[0], HasSubstr("actor/training activations"));
+  cluster.device.memory = Bytes(1 << 30);
+  EXPECT_TRUE(memory_violations(prediction, cluster, 0.1).empty());
+}
+
+}  // namespace
+}  // namespace nereus
