@@ -17,9 +17,9 @@ struct CheckpointPart {
   TensorMap tensors;
 };
 
-// Writes root/step_N: parts first, then manifest.json (`state` plus file sizes and hashes) last; the
-// directory is renamed from a temporary name when complete, older checkpoints beyond `keep` (0: all) are
-// deleted afterwards. Throws Error(kIo).
+// Writes root/step_N: parts first, then manifest.json (`state` plus file sizes and hashes) last;
+// the directory is renamed from a temporary name when complete, older checkpoints beyond `keep` (0:
+// all) are deleted afterwards. Throws Error(kIo).
 void write_checkpoint(const std::filesystem::path& root, int step, const Json& state,
                       const std::vector<CheckpointPart>& parts, int keep);
 

@@ -16,8 +16,8 @@ struct Prompt {
   Json extra;                // the whole row
 };
 
-// Reads all rows. `prompt_key` as in data.prompt_key. Throws Error(kInvalidInput) with file, line number and
-// what is wrong for the first bad row, or if the file has no rows.
+// Reads all rows. `prompt_key` as in data.prompt_key. Throws Error(kInvalidInput) with file, line
+// number and what is wrong for the first bad row, or if the file has no rows.
 std::vector<Prompt> read_prompts(const std::filesystem::path& file, const std::string& prompt_key);
 
 }  // namespace nereus

@@ -1,0 +1,78 @@
+#include "nereus/data/checkpoint.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "nereus/data/files.h"
+#include "nereus/data/testing.h"
+
+namespace nereus {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::vector<CheckpointPart> parts(float value) {
+  return {{"actor", {{"weights/w", at::full({3}, value)}, {"exp_avg/w", at::zeros({3})}}},
+          {"critic", {{"weights/w", at::full({2}, value, at::kBFloat16)}}}};
+}
+
+TEST(Checkpoint, RoundTrip) {
+  const auto root = fresh_directory();
+  EXPECT_FALSE(newest_checkpoint(root / "absent"));
+  write_checkpoint(root, 4, {{"kl_coef", 0.5}}, parts(1), 0);
+  const auto checkpoint = newest_checkpoint(root);
+  ASSERT_TRUE(checkpoint);
+  EXPECT_EQ(checkpoint->step, 4);
+  EXPECT_EQ(checkpoint->state["kl_coef"], 0.5);
+  EXPECT_TRUE(at::equal(read_part(*checkpoint, "actor").at("weights/w"), at::ones({3})));
+  EXPECT_EQ(read_part(*checkpoint, "critic").at("weights/w").scalar_type(), at::kBFloat16);
+  EXPECT_THAT(error_message(ErrorCode::kInvalidInput, [&] { read_part(*checkpoint, "reference"); }),
+              HasSubstr("reference"));
+}
+
+TEST(Checkpoint, NewestByNumberAndKeep) {
+  const auto root = fresh_directory();
+  for (const int step : {2, 9, 10}) write_checkpoint(root, step, step, parts(1), 2);
+  EXPECT_EQ(newest_checkpoint(root)->step, 10);
+  EXPECT_FALSE(fs::exists(root / "step_2"));
+  EXPECT_TRUE(fs::exists(root / "step_9"));
+}
+
+TEST(Checkpoint, SameStepAgainReplacesTheFirst) {
+  const auto root = fresh_directory();
+  write_checkpoint(root, 1, "first", parts(1), 0);
+  write_checkpoint(root, 1, "second", parts(2), 0);
+  EXPECT_EQ(newest_checkpoint(root)->state, "second");
+  EXPECT_EQ(std::distance(fs::directory_iterator(root), fs::directory_iterator()), 1);
+}
+
+TEST(Checkpoint, IncompleteOnesAreSkipped) {
+  const auto root = fresh_directory();
+  for (const int step : {1, 2, 3, 4}) write_checkpoint(root, step, {}, parts(1), 0);
+  fs::remove(root / "step_4" / "manifest.json");
+  write_text(root / "step_3" / "manifest.json", "{\"step\": 3,");
+  fs::resize_file(root / "step_2" / "critic.safetensors", 10);
+  fs::create_directory(root / "unfinished_step_5");
+  EXPECT_EQ(newest_checkpoint(root)->step, 1);
+}
+
+TEST(Checkpoint, DamagedBytesAreNoticed) {
+  const auto root = fresh_directory();
+  write_checkpoint(root, 1, {}, parts(1), 0);
+  {
+    std::fstream file(root / "step_1" / "actor.safetensors", std::ios::in | std::ios::out);
+    file.seekp(-1, std::ios::end);
+    file.put('\x01');
+  }
+  const auto checkpoint = newest_checkpoint(root);
+  ASSERT_TRUE(checkpoint);
+  EXPECT_THAT(error_message(ErrorCode::kInvalidInput, [&] { read_part(*checkpoint, "actor"); }),
+              AllOf(HasSubstr("actor.safetensors"), HasSubstr("damaged")));
+}
+
+}  // namespace
+}  // namespace nereus

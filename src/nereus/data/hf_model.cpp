@@ -1,0 +1,146 @@
+#include "nereus/data/hf_model.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+
+#include <set>
+#include <utility>
+
+#include "nereus/base/hash.h"
+#include "nereus/base/text.h"
+#include "nereus/data/files.h"
+
+namespace nereus {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kBodyPrefix = "model.";
+constexpr const char* kScore = "score.weight";
+constexpr double kInitStd = 0.02;  // transformers' initializer_range
+
+[[noreturn]] void refuse(const fs::path& path, const std::string& what) {
+  throw Error(ErrorCode::kInvalidInput, path.string() + ": " + what);
+}
+
+// The weight files of a directory: one, or those that the index names.
+std::set<fs::path> weight_files(const fs::path& directory) {
+  const fs::path single = directory / "model.safetensors";
+  const fs::path index = directory / "model.safetensors.index.json";
+  if (fs::exists(single)) return {single};
+  if (!fs::exists(index)) {
+    refuse(directory, "neither model.safetensors nor model.safetensors.index.json is there");
+  }
+  const Json j = parse_json(read_text(index), index.string());
+  std::set<fs::path> files;
+  for (const auto& [tensor, file] :
+       require<std::map<std::string, std::string>>(j, "weight_map", index.string())) {
+    files.insert(directory / file);
+  }
+  return files;
+}
+
+struct Found {
+  at::Tensor tensor;
+  fs::path file;
+};
+
+std::map<std::string, Found> read_all(const fs::path& directory) {
+  std::map<std::string, Found> found;
+  for (const fs::path& file : weight_files(directory)) {
+    for (auto& [name, tensor] : read_safetensors(file)) found[name] = {std::move(tensor), file};
+  }
+  return found;
+}
+
+std::map<std::string, Found>::iterator find_tensor(std::map<std::string, Found>& found,
+                                                   const std::string& name) {
+  const auto exact = found.find(name);
+  if (exact != found.end() || !name.starts_with(kBodyPrefix)) return exact;
+  return found.find(name.substr(std::string(kBodyPrefix).size()));
+}
+
+at::Tensor checked(const TensorSpec& spec, const Found& found, DType dtype) {
+  if (found.tensor.sizes() != at::IntArrayRef(spec.shape)) {
+    refuse(found.file, "tensor \"" + spec.name + "\" has shape " +
+                           Json(found.tensor.sizes().vec()).dump() + ", config.json needs " +
+                           Json(spec.shape).dump());
+  }
+  const at::Tensor converted = found.tensor.to(scalar_type(dtype));
+  const auto bad = converted.numel() - at::isfinite(converted).sum().item<int64_t>();
+  if (bad > 0) {
+    refuse(found.file, "tensor \"" + spec.name + "\" has NaN or Inf in " + std::to_string(bad) +
+                           " of " + std::to_string(converted.numel()) + " elements as " +
+                           to_string(dtype));
+  }
+  return converted;
+}
+
+void refuse_missing(const fs::path& directory, const std::vector<std::string>& missing) {
+  constexpr size_t kShown = 5;
+  const auto shown = std::span(missing).first(std::min(kShown, missing.size()));
+  refuse(directory, std::to_string(missing.size()) + " tensors of config.json are missing: " +
+                        join(shown, ", ") + (missing.size() > kShown ? ", …" : ""));
+}
+
+at::Tensor random_tensor(const TensorSpec& spec, uint64_t seed) {
+  if (spec.name.ends_with("norm.weight")) return at::ones(spec.shape, at::kFloat);
+  if (spec.name.ends_with(".bias") || spec.name == kScore) return at::zeros(spec.shape, at::kFloat);
+  auto generator =
+      at::detail::createCPUGenerator(hash_bytes(std::as_bytes(std::span(spec.name)), seed));
+  return at::empty(spec.shape, at::kFloat).normal_(0, kInitStd, generator);
+}
+
+}  // namespace
+
+at::ScalarType scalar_type(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64:
+      return at::kDouble;
+    case DType::kFloat32:
+      return at::kFloat;
+    case DType::kBFloat16:
+      return at::kBFloat16;
+    case DType::kFloat16:
+      return at::kHalf;
+  }
+  throw Error(ErrorCode::kInternal, "unknown dtype");
+}
+
+ModelSpec read_model_spec(const fs::path& directory) {
+  const fs::path file = directory / "config.json";
+  return parse_model_config(parse_json(read_text(file), file.string()), file.string());
+}
+
+TensorMap read_model(const fs::path& directory, const ModelSpec& spec, DType dtype) {
+  auto found = read_all(directory);
+  TensorMap tensors_by_name;
+  std::vector<std::string> missing;
+  for (const TensorSpec& tensor : tensors(spec)) {
+    const auto entry = find_tensor(found, tensor.name);
+    if (entry != found.end()) {
+      tensors_by_name[tensor.name] = checked(tensor, entry->second, dtype);
+      found.erase(entry);  // at most one tensor is in memory twice
+    } else if (tensor.name == kScore) {
+      tensors_by_name[tensor.name] = at::zeros(tensor.shape, scalar_type(dtype));
+    } else {
+      missing.push_back(tensor.name);
+    }
+  }
+  if (!missing.empty()) refuse_missing(directory, missing);
+  return tensors_by_name;
+}
+
+TensorMap random_model(const ModelSpec& spec, DType dtype, uint64_t seed) {
+  TensorMap tensors_by_name;
+  for (const TensorSpec& tensor : tensors(spec)) {
+    tensors_by_name[tensor.name] = random_tensor(tensor, seed).to(scalar_type(dtype));
+  }
+  return tensors_by_name;
+}
+
+}  // namespace nereus

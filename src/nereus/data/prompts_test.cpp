@@ -1,0 +1,59 @@
+#include "nereus/data/prompts.h"
+
+#include <gmock/gmock.h>
+
+#include "nereus/data/files.h"
+#include "nereus/data/testing.h"
+
+namespace nereus {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::vector<Prompt> read(const std::string& content, const std::string& key = "prompt") {
+  const auto file = fresh_directory() / "p.jsonl";
+  write_text(file, content);
+  return read_prompts(file, key);
+}
+
+std::string refusal(const std::string& content) {
+  return error_message(ErrorCode::kInvalidInput, [&] { read(content); });
+}
+
+TEST(Prompts, AllSchemas) {
+  const auto prompts = read(
+      R"({"prompt": "Once"})"
+      "\n"
+      R"({"prompt": "2+2", "label": 4})"
+      "\n\n"
+      R"({"prompt": "3+3", "answer": "6"})"
+      "\r\n"
+      R"({"data_source": "gsm8k", "prompt": [{"role": "user", "content": "Hi"}],)"
+      R"( "reward_model": {"style": "rule", "ground_truth": "72"}, "extra_info": {"index": 5}})");
+  ASSERT_EQ(prompts.size(), 4U);
+  EXPECT_EQ(prompts[0].text, "Once");
+  EXPECT_EQ(prompts[0].ground_truth, "");
+  EXPECT_EQ(prompts[1].ground_truth, "4");
+  EXPECT_EQ(prompts[2].ground_truth, "6");
+  EXPECT_EQ(prompts[3].text, "Hi");
+  EXPECT_EQ(prompts[3].ground_truth, "72");
+  EXPECT_EQ(prompts[3].data_source, "gsm8k");
+  EXPECT_EQ(prompts[3].extra["extra_info"]["index"], 5);
+}
+
+TEST(Prompts, OtherKey) { EXPECT_EQ(read(R"({"input": "x"})", "input")[0].text, "x"); }
+
+TEST(Prompts, BadRowsAreNamed) {
+  EXPECT_THAT(refusal("{\"prompt\": \"a\"}\n{\"prompt\": "),
+              AllOf(HasSubstr("p.jsonl row 2"), HasSubstr("JSON")));
+  EXPECT_THAT(refusal(R"({"question": "a"})"), AllOf(HasSubstr("row 1"), HasSubstr("\"prompt\"")));
+  EXPECT_THAT(refusal(R"({"prompt": 5})"), HasSubstr("string or a list"));
+  EXPECT_THAT(refusal(R"({"prompt": [{"role": "system", "content": "a"}]})"), HasSubstr("user"));
+  EXPECT_THAT(refusal(R"({"prompt": ""})"), HasSubstr("empty"));
+  EXPECT_THAT(refusal("[1]"), HasSubstr("object"));
+  EXPECT_THAT(refusal("\n \n"), HasSubstr("no rows"));
+}
+
+}  // namespace
+}  // namespace nereus
