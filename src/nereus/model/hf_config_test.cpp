@@ -1,0 +1,156 @@
+// Real published configs, and what is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+
+#include "nereus/model/model_spec.h"
+
+namespace nereus {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// As published with each model, without the keys that do not matter here.
+const char* const kLlama31 = R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false,
+  "bos_token_id": 128000, "eos_token_id": [128001, 128008, 128009], "hidden_act": "silu",
+  "hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 131072,
+  "mlp_bias": false, "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32,
+  "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_scaling": {"factor": 8.0,
+  "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192,
+  "rope_type": "llama3"}, "rope_theta": 500000.0, "tie_word_embeddings": false,
+  "torch_dtype": "bfloat16", "vocab_size": 128256})";
+const char* const kMistral = R"({"architectures": ["MistralForCausalLM"], "bos_token_id": 1,
+  "eos_token_id": 2, "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336,
+  "max_position_embeddings": 32768, "model_type": "mistral", "num_attention_heads": 32,
+  "num_hidden_layers": 32, "num_key_value_heads": 8, "rms_norm_eps": 1e-05,
+  "rope_theta": 1000000.0, "sliding_window": null, "vocab_size": 32768})";
+const char* const kQwen2 = R"({"architectures": ["Qwen2ForCausalLM"], "bos_token_id": 151643,
+  "eos_token_id": 151645, "hidden_act": "silu", "hidden_size": 896, "intermediate_size": 4864,
+  "max_position_embeddings": 32768, "max_window_layers": 21, "model_type": "qwen2",
+  "num_attention_heads": 14, "num_hidden_layers": 24, "num_key_value_heads": 2,
+  "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "sliding_window": 32768,
+  "tie_word_embeddings": true, "use_sliding_window": false, "vocab_size": 151936})";
+const char* const kQwen3 = R"({"architectures": ["Qwen3ForCausalLM"], "attention_bias": false,
+  "bos_token_id": 151643, "eos_token_id": 151645, "head_dim": 128, "hidden_act": "silu",
+  "hidden_size": 1024, "intermediate_size": 3072, "max_position_embeddings": 40960,
+  "max_window_layers": 28, "model_type": "qwen3", "num_attention_heads": 16,
+  "num_hidden_layers": 28, "num_key_value_heads": 8, "rms_norm_eps": 1e-06, "rope_scaling": null,
+  "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": true,
+  "use_sliding_window": false, "vocab_size": 151936})";
+const char* const kStories = R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 64,
+  "intermediate_size": 172, "max_position_embeddings": 512, "model_type": "llama",
+  "num_attention_heads": 8, "num_hidden_layers": 5, "num_key_value_heads": 4, "vocab_size": 512,
+  "rms_norm_eps": 1e-05, "tie_word_embeddings": true, "bos_token_id": 1, "eos_token_id": 2,
+  "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}})";
+
+ModelSpec parse(const char* text) { return parse_model_config(Json::parse(text), "config.json"); }
+
+// The message with which `text`, changed by `patch` (a JSON merge patch), is refused.
+std::string refusal(const char* text, const Json& patch) {
+  Json config = Json::parse(text);
+  config.merge_patch(patch);
+  try {
+    parse_model_config(config, "config.json");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidInput);
+    EXPECT_THAT(error.what(), testing::StartsWith("config.json: "));
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(HfConfig, Llama31) {
+  const ModelSpec spec = parse(kLlama31);
+  EXPECT_EQ(parameter_count(spec), 8'030'261'248);
+  EXPECT_EQ(spec.head_dim, 128);
+  EXPECT_EQ(spec.rope_theta, 500000);
+  EXPECT_EQ(spec.rope_scaling, (RopeScaling{8, 1, 4, 8192}));
+  EXPECT_THAT(spec.eos_token_ids, ElementsAre(128001, 128008, 128009));
+  EXPECT_FALSE(spec.qkv_bias || spec.qk_norm || spec.tie_word_embeddings);
+}
+
+TEST(HfConfig, MistralQwen2Qwen3AndStories) {
+  EXPECT_EQ(parameter_count(parse(kMistral)), 7'248'023'552);
+  const ModelSpec qwen2 = parse(kQwen2);
+  EXPECT_EQ(parameter_count(qwen2), 494'032'768);
+  EXPECT_TRUE(qwen2.qkv_bias && qwen2.tie_word_embeddings);
+  const ModelSpec qwen3 = parse(kQwen3);
+  EXPECT_EQ(parameter_count(qwen3), 596'049'920);
+  EXPECT_TRUE(qwen3.qk_norm && !qwen3.qkv_bias);
+  EXPECT_EQ(qwen3.head_dim, 128);
+  const ModelSpec stories = parse(kStories);
+  EXPECT_EQ(stories.head_dim, 8);
+  EXPECT_EQ(stories.rms_norm_eps, 1e-5);
+  EXPECT_THAT(stories.eos_token_ids, ElementsAre(2));
+  EXPECT_EQ(stories.pad_token_id, std::nullopt);
+}
+
+TEST(HfConfig, RoundTrip) {
+  for (const char* text : {kLlama31, kMistral, kQwen2, kQwen3, kStories}) {
+    for (const ModelSpec& spec : {parse(text), as_critic(parse(text))}) {
+      const Json config = to_hf_config(spec, DType::kBFloat16);
+      EXPECT_EQ(parse_model_config(config, "x"), spec) << config.dump(1);
+    }
+  }
+}
+
+TEST(HfConfig, WritesTransformersClassNames) {
+  const ModelSpec spec = parse(kStories);
+  EXPECT_EQ(to_hf_config(spec, DType::kFloat32).at("architectures").dump(),
+            R"(["LlamaForCausalLM"])");
+  const Json critic = to_hf_config(as_critic(spec), DType::kFloat32);
+  EXPECT_EQ(critic.at("architectures").dump(), R"(["LlamaForSequenceClassification"])");
+  EXPECT_EQ(critic.at("id2label").dump(), R"({"0":"LABEL_0"})");
+  EXPECT_EQ(critic.at("dtype"), "float32");
+}
+
+TEST(HfConfig, MissingKeysAndUnknownModels) {
+  EXPECT_THAT(refusal(kQwen3, {{"vocab_size", nullptr}}), HasSubstr("vocab_size"));
+  EXPECT_THAT(refusal(kQwen3, {{"model_type", "gemma3"}}),
+              HasSubstr("\"gemma3\" is not supported; supported: llama, mistral, qwen2, qwen3"));
+  EXPECT_THAT(refusal(kQwen3, {{"architectures", {"Qwen3ForTokenClassification"}}}),
+              HasSubstr("supported: Qwen3ForCausalLM, Qwen3ForSequenceClassification"));
+}
+
+TEST(HfConfig, UnsupportedFeatures) {
+  EXPECT_THAT(refusal(kLlama31, {{"hidden_act", "gelu"}}), HasSubstr("gelu"));
+  EXPECT_THAT(refusal(kLlama31, {{"attention_bias", true}}), HasSubstr("attention_bias"));
+  EXPECT_THAT(refusal(kLlama31, {{"mlp_bias", true}}), HasSubstr("mlp_bias"));
+  EXPECT_THAT(refusal(kLlama31, {{"rope_scaling", {{"rope_type", "yarn"}}}}),
+              HasSubstr("\"yarn\" is not supported; supported: default, llama3"));
+  EXPECT_THAT(refusal(kStories, {{"rope_parameters", {{"rope_type", "linear"}}}}),
+              HasSubstr("linear"));
+  EXPECT_THAT(
+      refusal(kStories, {{"rope_scaling", {{"type", "dynamic"}}}, {"rope_parameters", nullptr}}),
+      HasSubstr("dynamic"));
+  EXPECT_THAT(refusal(kLlama31, {{"architectures", {"LlamaForSequenceClassification"}},
+                                 {"id2label", {{"0", "bad"}, {"1", "good"}}}}),
+              HasSubstr("2 labels"));
+}
+
+TEST(HfConfig, SlidingWindowOnlyWhereItIsInUse) {
+  EXPECT_THAT(refusal(kMistral, {{"sliding_window", 4096}}), HasSubstr("sliding_window 4096"));
+  Json old_mistral = Json::parse(kMistral);
+  old_mistral.erase("sliding_window");
+  EXPECT_THAT(refusal(old_mistral.dump().c_str(), Json::object()), HasSubstr("4096"));
+  EXPECT_EQ(refusal(kMistral, {{"sliding_window", 32768}}), "accepted");
+  EXPECT_EQ(refusal(kQwen2, {{"sliding_window", 4096}}), "accepted");
+  EXPECT_THAT(refusal(kQwen2, {{"sliding_window", 4096}, {"use_sliding_window", true}}),
+              HasSubstr("sliding_window"));
+  EXPECT_THAT(refusal(kQwen2, {{"layer_types", {"full_attention", "sliding_attention"}}}),
+              HasSubstr("sliding_attention"));
+}
+
+TEST(HfConfig, ImpossibleSizes) {
+  EXPECT_THAT(refusal(kQwen3, {{"num_key_value_heads", 5}}),
+              HasSubstr("5 does not divide num_attention_heads 16"));
+  EXPECT_THAT(refusal(kQwen3, {{"num_key_value_heads", 0}}), HasSubstr("at least 1, not 0"));
+  EXPECT_THAT(refusal(kQwen3, {{"num_hidden_layers", -2}}), HasSubstr("num_hidden_layers"));
+  EXPECT_THAT(refusal(kQwen3, {{"head_dim", 7}}), HasSubstr("head_dim 7"));
+}
+
+}  // namespace
+}  // namespace nereus
