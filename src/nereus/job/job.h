@@ -13,7 +13,7 @@ namespace nereus {
 struct NodeTiming {
   std::string name;                       // the workflow node's
   Seconds total;                          // wall time
-  std::map<OpClass, Seconds> by_class;    // slowest device's wall time by class
+  std::map<OpClass, Seconds> by_class;    // mean over the devices, by class
 };
 
 struct StepReport {

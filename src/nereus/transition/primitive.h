@@ -25,11 +25,18 @@ struct Primitive {
   Bytes bytes_moved;     // between devices
   Bytes bytes_resident;  // taken over or copied within a device
   Seconds predicted;
+  bool operator==(const Primitive&) const = default;
 };
 
 // True if the primitive frees its sources when it is done.
 bool consumes_sources(PrimitiveKind kind);
+// The devices of all its units.
+DevicePool devices_of(const Primitive& primitive);
+// "merge actor/training tp1·pp1 [0:0] [0:1] → tp2·pp1 [0:0 0:1]"
+std::string to_string(const Primitive& primitive);
 
+// {"id", "kind", "role", "stage", "sources", "targets", "devices", "bytes_moved", "bytes_resident",
+// "predicted_s", "measured_s"}; whoever has run it puts a number in the place of measured_s' null.
 void to_json(Json& j, const Primitive& primitive);
 void from_json(const Json& j, Primitive& primitive);
 

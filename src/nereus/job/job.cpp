@@ -1,0 +1,23 @@
+#include "nereus/job/job.h"
+
+namespace nereus {
+
+void to_json(Json& j, const TransitionReport& report) {
+  Json primitives = Json::array();
+  for (const PrimitiveReport& p : report.primitives) {
+    primitives.push_back({{"id", p.id}, {"measured_s", p.measured}, {"moved_bytes", p.moved}});
+  }
+  Json peak = Json::object();
+  for (const auto& [device, bytes] : report.peak_bytes) peak[to_string(device)] = bytes;
+  j = Json{{"primitives", std::move(primitives)},   {"measured_s", report.measured},
+           {"verification_s", report.verification}, {"moved_bytes", report.moved},
+           {"verified", report.verified},           {"peak_bytes", std::move(peak)}};
+}
+
+void to_json(Json& j, const NodeTiming& timing) {
+  Json by_class = Json::object();
+  for (const auto& [op_class, time] : timing.by_class) by_class[to_string(op_class)] = time;
+  j = Json{{"name", timing.name}, {"total_s", timing.total}, {"by_class_s", std::move(by_class)}};
+}
+
+}  // namespace nereus

@@ -1,0 +1,31 @@
+#include "nereus/job/job.h"
+
+#include <gtest/gtest.h>
+
+namespace nereus {
+namespace {
+
+TEST(TransitionReport, SaysWhatWasMeasuredAndProved) {
+  TransitionReport report;
+  report.primitives = {{3, Seconds(0.5), Bytes(64)}};
+  report.measured = Seconds(0.75);
+  report.verification = Seconds(0.25);
+  report.moved = Bytes(64);
+  report.verified = true;
+  report.peak_bytes = {{{0, 1}, Bytes(100)}};
+  EXPECT_EQ(Json(report), parse_json(R"({
+    "primitives": [{"id": 3, "measured_s": 0.5, "moved_bytes": 64}],
+    "measured_s": 0.75, "verification_s": 0.25, "moved_bytes": 64, "verified": true,
+    "peak_bytes": {"0:1": 100}})",
+                                     "expected"));
+}
+
+TEST(NodeTiming, NamesItsOperationClasses) {
+  const NodeTiming timing{"gen", Seconds(2), {{OpClass::kDecode, Seconds(1.5)}}};
+  EXPECT_EQ(
+      Json(timing),
+      parse_json(R"({"name": "gen", "total_s": 2.0, "by_class_s": {"decode": 1.5}})", "expected"));
+}
+
+}  // namespace
+}  // namespace nereus
