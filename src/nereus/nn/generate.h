@@ -15,9 +15,9 @@ struct GenerationRequest {
 };
 
 struct GenerationResult {
-  std::vector<int64_t> tokens;     // the EOS token included if it was drawn
-  std::vector<double> log_probs;   // of those tokens
-  bool finished = false;           // ended by an EOS token (not by the limit)
+  std::vector<int64_t> tokens;    // the EOS token included if it was drawn
+  std::vector<double> log_probs;  // of those tokens
+  bool finished = false;          // ended by an EOS token (not by the limit)
 };
 
 struct GenerationOptions {
@@ -27,8 +27,9 @@ struct GenerationOptions {
   bool ignore_eos = false;
 };
 
-// All ranks of the unit call it with equal arguments; every rank returns the same results, in the order of
-// the requests. Prompts may have different lengths. The noise position is the token's index in the response.
+// All ranks of the unit call it with equal arguments; every rank returns the same results, in the
+// order of the requests. Prompts may have different lengths. The noise position is the token's
+// index in the response.
 std::vector<GenerationResult> generate(const DecoderStage& stage, Communicator& tp,
                                        Communicator& pp,
                                        const std::vector<GenerationRequest>& requests,

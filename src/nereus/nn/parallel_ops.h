@@ -3,19 +3,24 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 #include "nereus/comm/communicator.h"
 
 namespace nereus {
 
-// All of these run their collectives in forward and backward on the calling rank's thread; every TP rank
-// must run the same sequence. Without autograd recording they are the plain forward. No effect for tp 1.
+// All of these run their collectives in forward and backward on the calling rank's thread; every TP
+// rank must run the same sequence. Without autograd recording they are the plain forward. No effect
+// for tp 1.
 
 // Identity forward, all-reduce backward: enters a column-parallel region.
 at::Tensor copy_to_tp(const at::Tensor& x, Communicator& tp);
-// All-reduce forward, identity backward: leaves a row-parallel region.
+// All-reduce forward, identity backward: leaves a row-parallel region. Without autograd the partial
+// sum `x` itself is overwritten.
 at::Tensor reduce_from_tp(const at::Tensor& x, Communicator& tp);
 
-// Rows [vocab_begin, vocab_begin + weight.size(0)) of the embedding live here. tokens int64 any shape →
+// Rows [vocab_begin, vocab_begin + weight.size(0)) of the embedding live here. tokens int64 any
+// shape →
 // [..., hidden], summed over ranks.
 at::Tensor vocab_parallel_embedding(const at::Tensor& tokens, const at::Tensor& weight,
                                     int64_t vocab_begin, Communicator& tp);
@@ -24,8 +29,8 @@ struct LogProbs {
   at::Tensor log_probs;  // [n], fp32 (fp64 for fp64 logits), differentiable
   at::Tensor entropy;    // [n], same; undefined unless asked for
 };
-// Log-probability of `targets` [n] under softmax(logits / temperature), and its entropy, from vocabulary-cut
-// logits [n, vocab/tp]; softmax in fp32 at least.
+// Log-probability of `targets` [n] under softmax(logits / temperature), and its entropy, from
+// vocabulary-cut logits [n, vocab/tp]; softmax in fp32 at least.
 LogProbs vocab_parallel_log_probs(const at::Tensor& logits, const at::Tensor& targets,
                                   double temperature, int64_t vocab_begin, bool with_entropy,
                                   Communicator& tp);

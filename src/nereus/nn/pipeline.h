@@ -12,9 +12,10 @@ namespace nereus {
 
 // Whole sequences, right-padded.
 struct MicroBatch {
-  at::Tensor tokens;    // [b, T] int64
-  at::Tensor predicts;  // [n] int64: flat positions (row · T + t) whose output predicts a response token
-  at::Tensor targets;   // [n] int64: those response tokens
+  at::Tensor tokens;  // [b, T] int64
+  at::Tensor
+      predicts;  // [n] int64: flat positions (row · T + t) whose output predicts a response token
+  at::Tensor targets;  // [n] int64: those response tokens
 };
 
 // Per response token, in the order of MicroBatch::predicts.
@@ -25,9 +26,9 @@ struct TokenOutputs {
 };
 
 struct PassOptions {
-  double temperature = 1;     // logits are divided by it (language models)
+  double temperature = 1;  // logits are divided by it (language models)
   bool with_entropy = false;
-  bool recompute = false;     // keep only each block's input, run it again in backward
+  bool recompute = false;  // keep only each block's input, run it again in backward
 };
 
 // Scalar loss of one micro-batch, on every rank of the last stage (same value on all TP ranks).
@@ -39,8 +40,8 @@ std::vector<TokenOutputs> run_forward(const DecoderStage& stage, Communicator& p
                                       const std::vector<MicroBatch>& micro_batches,
                                       const PassOptions& options);
 
-// One-forward-one-backward schedule (PipeDream-flush): stage s keeps at most pp - s micro-batches alive.
-// Gradients accumulate into the parameters' .grad; the caller zeroes and synchronises them.
+// One-forward-one-backward schedule (PipeDream-flush): stage s keeps at most pp - s micro-batches
+// alive. Gradients accumulate into the parameters' .grad; the caller zeroes and synchronises them.
 void run_1f1b(const DecoderStage& stage, Communicator& pp,
               const std::vector<MicroBatch>& micro_batches, const PassOptions& options,
               const LossFunction& loss);

@@ -18,8 +18,8 @@ struct SamplingParams {
 };
 
 struct Drawn {
-  std::vector<int64_t> tokens;     // [batch]
-  std::vector<double> log_probs;   // under softmax(logits / temperature), before top-k and top-p
+  std::vector<int64_t> tokens;    // [batch]
+  std::vector<double> log_probs;  // under softmax(logits / temperature), before top-k and top-p
 };
 
 // logits [batch, vocab] (whole vocabulary). Inverse-CDF sampling with one uniform number per row:

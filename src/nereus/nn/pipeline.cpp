@@ -1,0 +1,169 @@
+#include "nereus/nn/pipeline.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "nereus/nn/parallel_ops.h"
+
+namespace nereus {
+
+namespace {
+
+// This stage's part of one micro-batch between its forward and its backward.
+struct InFlight {
+  at::Tensor input;                      // hidden states received; undefined on the first stage
+  at::Tensor embedded;                   // first stage: its output, with graph
+  std::vector<at::Tensor> block_inputs;  // recompute: without graphs
+  at::Tensor output;                     // of the last block
+  at::Tensor loss;                       // last stage
+};
+
+at::Tensor receive(const DecoderStage& stage, Communicator& pp, const MicroBatch& batch, int from) {
+  at::Tensor hidden = at::empty(
+      {batch.tokens.size(0), batch.tokens.size(1), stage.spec().hidden_size}, stage.options());
+  pp.recv(hidden, from);
+  return hidden;
+}
+
+// Head and log-probabilities (or values) of the positions that predict response tokens.
+TokenOutputs token_outputs(const DecoderStage& stage, const at::Tensor& hidden,
+                           const MicroBatch& batch, const PassOptions& options) {
+  const at::Tensor rows = hidden.flatten(0, 1).index_select(0, batch.predicts);
+  if (stage.spec().head == Head::kScalar) return {.values = stage.values(rows)};
+  const LogProbs out =
+      vocab_parallel_log_probs(stage.logits(rows), batch.targets, options.temperature,
+                               stage.vocab_begin(), options.with_entropy, stage.tp());
+  return {.log_probs = out.log_probs, .entropy = out.entropy};
+}
+
+at::Tensor run_blocks(const DecoderStage& stage, at::Tensor hidden) {
+  for (int layer = stage.layers().begin; layer < stage.layers().end; ++layer) {
+    hidden = stage.block(layer, hidden);
+  }
+  return hidden;
+}
+
+// The blocks without a graph, their inputs kept. The result is a leaf for what follows.
+at::Tensor run_blocks_keeping_inputs(const DecoderStage& stage, at::Tensor hidden,
+                                     std::vector<at::Tensor>& inputs) {
+  const at::NoGradGuard no_grad;
+  hidden = hidden.detach();
+  for (int layer = stage.layers().begin; layer < stage.layers().end; ++layer) {
+    inputs.push_back(hidden);
+    hidden = stage.block(layer, hidden);
+  }
+  return hidden.requires_grad_(true);
+}
+
+// Runs each block again, last one first, and pushes the gradient through it.
+at::Tensor backward_recomputing(const DecoderStage& stage, const std::vector<at::Tensor>& inputs,
+                                at::Tensor grad) {
+  for (int i = static_cast<int>(inputs.size()) - 1; i >= 0; --i) {
+    const at::Tensor input = inputs[i].detach().requires_grad_(true);
+    torch::autograd::backward({stage.block(stage.layers().begin + i, input)}, {grad});
+    grad = input.grad();
+  }
+  return grad;
+}
+
+class Runner {
+ public:
+  Runner(const DecoderStage& stage, Communicator& pp, const std::vector<MicroBatch>& batches,
+         const PassOptions& options, const LossFunction& loss)
+      : stage_(stage), pp_(pp), batches_(batches), options_(options), loss_(loss) {}
+
+  void forward(int index) {
+    const MicroBatch& batch = batches_[index];
+    InFlight flight;
+    if (stage_.is_first()) {
+      flight.embedded = stage_.embed(batch.tokens);
+    } else {
+      flight.input = receive(stage_, pp_, batch, pp_.rank() - 1).requires_grad_(true);
+    }
+    const at::Tensor& hidden = stage_.is_first() ? flight.embedded : flight.input;
+    flight.output = options_.recompute
+                        ? run_blocks_keeping_inputs(stage_, hidden, flight.block_inputs)
+                        : run_blocks(stage_, hidden);
+    if (stage_.is_last()) {
+      flight.loss = loss_(token_outputs(stage_, flight.output, batch, options_), index);
+    } else {
+      pp_.send(flight.output, pp_.rank() + 1);
+    }
+    flights_.push_back(std::move(flight));
+  }
+
+  void backward(int index) {
+    const InFlight flight = std::move(flights_.front());
+    flights_.pop_front();
+    if (!options_.recompute) {
+      if (stage_.is_last()) {
+        torch::autograd::backward({flight.loss}, {});
+      } else {
+        torch::autograd::backward({flight.output}, {grad_of_output(index)});
+      }
+    } else {
+      if (stage_.is_last()) torch::autograd::backward({flight.loss}, {});
+      const at::Tensor grad = stage_.is_last() ? flight.output.grad() : grad_of_output(index);
+      const at::Tensor grad_in = backward_recomputing(stage_, flight.block_inputs, grad);
+      if (stage_.is_first()) {
+        torch::autograd::backward({flight.embedded}, {grad_in});
+      } else {
+        flight.input.mutable_grad() = grad_in;
+      }
+    }
+    if (!stage_.is_first()) pp_.send(flight.input.grad(), pp_.rank() - 1);
+  }
+
+ private:
+  at::Tensor grad_of_output(int index) {
+    return receive(stage_, pp_, batches_[index], pp_.rank() + 1);
+  }
+
+  const DecoderStage& stage_;
+  Communicator& pp_;
+  const std::vector<MicroBatch>& batches_;
+  const PassOptions& options_;
+  const LossFunction& loss_;
+  std::deque<InFlight> flights_;
+};
+
+}  // namespace
+
+std::vector<TokenOutputs> run_forward(const DecoderStage& stage, Communicator& pp,
+                                      const std::vector<MicroBatch>& micro_batches,
+                                      const PassOptions& options) {
+  const at::NoGradGuard no_grad;
+  std::vector<TokenOutputs> outputs;
+  for (const MicroBatch& batch : micro_batches) {
+    at::Tensor hidden =
+        stage.is_first() ? stage.embed(batch.tokens) : receive(stage, pp, batch, pp.rank() - 1);
+    hidden = run_blocks(stage, hidden);
+    if (stage.is_last()) {
+      outputs.push_back(token_outputs(stage, hidden, batch, options));
+    } else {
+      pp.send(hidden, pp.rank() + 1);
+    }
+  }
+  return outputs;
+}
+
+void run_1f1b(const DecoderStage& stage, Communicator& pp,
+              const std::vector<MicroBatch>& micro_batches, const PassOptions& options,
+              const LossFunction& loss) {
+  Runner runner(stage, pp, micro_batches, options, loss);
+  const int count = static_cast<int>(micro_batches.size());
+  const int warm_up = std::min(pp.size() - pp.rank() - 1, count);
+  for (int i = 0; i < warm_up; ++i) runner.forward(i);
+  for (int i = warm_up; i < count; ++i) {
+    runner.forward(i);
+    runner.backward(i - warm_up);
+  }
+  for (int i = count - warm_up; i < count; ++i) runner.backward(i);
+}
+
+}  // namespace nereus

@@ -1,0 +1,12 @@
+// Root-mean-square layer normalisation.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace nereus {
+
+// x [..., n] · weight [n] / rms(x), differentiable. Half types are normalised in fp32, fp64 in
+// fp64.
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
+
+}  // namespace nereus

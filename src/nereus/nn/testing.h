@@ -1,0 +1,99 @@
+// For tests and the parity program: a unit of worker threads with a model cut over them.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "nereus/comm/communicator.h"
+#include "nereus/nn/decoder.h"
+
+namespace nereus::testing {
+
+// The part of `whole` in a box.
+inline at::Tensor cut(at::Tensor whole, const Box& box) {
+  for (size_t d = 0; d < box.begin.size(); ++d) {
+    whole = whole.narrow(static_cast<int64_t>(d), box.begin[d], box.end[d] - box.begin[d]);
+  }
+  return whole;
+}
+
+// Leaf copies of the shards of one rank, with requires_grad.
+inline ParameterMap cut_model(const ParameterMap& whole, const ModelSpec& spec, Layout layout,
+                              Rank rank, at::Device device) {
+  ParameterMap parameters;
+  for (const TensorSpec& tensor : tensors(spec)) {
+    const std::optional<Box> box = shard(tensor, spec.num_layers, layout, rank);
+    if (!box) continue;
+    const at::Tensor part = cut(whole.at(tensor.name), *box).to(device);
+    parameters[tensor.name] =
+        part.clone(at::MemoryFormat::Contiguous).detach().requires_grad_(true);
+  }
+  return parameters;
+}
+
+struct UnitRank {
+  int index;  // in the unit
+  Rank rank;
+  const DecoderStage& stage;
+  Communicator& tp;
+  Communicator& pp;
+  const ParameterMap& parameters;
+};
+
+// Cuts the model over a thread per rank and runs `work` on each; rethrows the first error.
+// `device_of(index)` gives each rank's device.
+inline void on_unit(const ParameterMap& whole, const ModelSpec& spec, Layout layout,
+                    const std::function<at::Device(int)>& device_of,
+                    const std::function<void(const UnitRank&)>& work) {
+  std::vector<std::vector<std::unique_ptr<Communicator>>> tp_groups, pp_groups;
+  for (int i = 0; i < layout.pp; ++i) tp_groups.push_back(make_thread_communicators(layout.tp));
+  for (int i = 0; i < layout.tp; ++i) pp_groups.push_back(make_thread_communicators(layout.pp));
+  std::vector<std::exception_ptr> errors(layout.devices());
+  std::vector<std::thread> threads;
+  for (int index = 0; index < layout.devices(); ++index) {
+    threads.emplace_back([&, index] {
+      const Rank rank = rank_at(layout, index);
+      Communicator& tp = *tp_groups[rank.pp][rank.tp];
+      Communicator& pp = *pp_groups[rank.tp][rank.pp];
+      try {
+        at::set_num_threads(1);
+        const ParameterMap parameters = cut_model(whole, spec, layout, rank, device_of(index));
+        const DecoderStage stage(spec, layout, rank, parameters, tp);
+        work({index, rank, stage, tp, pp, parameters});
+      } catch (const std::exception& error) {
+        errors[index] = std::current_exception();
+        tp.abort(error.what());
+        pp.abort(error.what());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+// Adds one rank's gradients into whole tensors (zeros before the first): a logical element's
+// gradient is counted once per holder of a partial sum, and once in all where holders hold equal
+// sums.
+inline void add_gradients(ParameterMap& sums, const ModelSpec& spec, Layout layout,
+                          const UnitRank& unit) {
+  for (const TensorSpec& tensor : tensors(spec)) {
+    const std::optional<Box> box = shard(tensor, spec.num_layers, layout, unit.rank);
+    if (!box) continue;
+    at::Tensor& sum = sums[tensor.name];
+    const at::Tensor grad = unit.parameters.at(tensor.name).grad();
+    if (!sum.defined()) sum = at::zeros(tensor.shape, grad.options().device(at::kCPU));
+    const bool same_on_all_tp = tensor.tp_dim < 0 && !tensor.partial_gradient;
+    if (same_on_all_tp && unit.rank.tp != 0) continue;
+    cut(sum, *box).add_(grad.to(at::kCPU));
+  }
+}
+
+}  // namespace nereus::testing
