@@ -1,0 +1,167 @@
+// The one list of all options: reader, writer and reference page are visitors of it.
+#pragma once
+
+#include <string>
+
+#include "nereus/config/config.h"
+
+namespace nereus {
+
+template <class V>
+void describe_optim(OptimConfig& optim, const std::string& prefix, V& visit) {
+  visit(prefix + "lr", optim.lr, "Peak learning rate of AdamW.");
+  visit(prefix + "betas", optim.betas, "Decay rates of the two moments.");
+  visit(prefix + "eps", optim.eps, "Added to the denominator.");
+  visit(prefix + "weight_decay", optim.weight_decay, "Decoupled weight decay.");
+  visit(prefix + "lr_warmup_steps", optim.lr_warmup_steps, "Optimizer steps of linear warm-up.");
+  visit(prefix + "lr_scheduler_type", optim.lr_scheduler_type, "constant, linear or cosine.");
+  visit(prefix + "min_lr_ratio", optim.min_lr_ratio, "Where the decay ends, as a share of lr.");
+}
+
+template <class V>
+void describe_data(DataConfig& data, V& visit) {
+  visit("data.train_files", data.train_files,
+        "Prompts, one JSON object a line: verl's schema, or {\"prompt\", \"answer\"}.");
+  visit("data.prompt_key", data.prompt_key, "The key that holds the prompt.");
+  visit("data.tokenizer", data.tokenizer, "Directory of the tokenizer; the actor's if not given.");
+  visit("data.max_prompt_length", data.max_prompt_length, "Longest prompt, in tokens.");
+  visit("data.max_response_length", data.max_response_length,
+        "Longest response, in tokens; a schedule for a curriculum.");
+  visit("data.train_batch_size", data.train_batch_size, "Prompts per step.");
+  visit("data.filter_overlong_prompts", data.filter_overlong_prompts,
+        "Drop (and count) prompts that are too long instead of refusing to start.");
+  visit("data.shuffle", data.shuffle, "Draw prompts in a random order, another one each epoch.");
+}
+
+template <class V>
+void describe_actor(Config& config, V& visit) {
+  const std::string top = "actor_rollout_ref.";
+  visit(top + "model.path", config.model.path,
+        "Hugging Face directory of the actor; the reference is the same, frozen.");
+  visit(top + "model.random_weights", config.model.random_weights,
+        "Use only its config.json and draw the weights from the seed.");
+  visit(top + "model.dtype", config.dtype,
+        "float32, bfloat16, float16 or float64; half precision keeps an fp32 master copy.");
+  ActorConfig& actor = config.actor;
+  describe_optim(actor.optim, top + "actor.optim.", visit);
+  visit(top + "actor.ppo_mini_batch_size", actor.ppo_mini_batch_size,
+        "Prompts per optimizer step (times rollout.n sequences).");
+  visit(top + "actor.ppo_micro_batch_size_per_gpu", actor.ppo_micro_batch_size_per_gpu,
+        "Sequences per micro-batch; a list of allowed ones; empty: the planner chooses.");
+  visit(top + "actor.ppo_epochs", actor.ppo_epochs, "Passes over each batch.");
+  visit(top + "actor.clip_ratio", actor.clip_ratio, "Clips the probability ratio to 1 ± this.");
+  visit(top + "actor.clip_ratio_low", actor.clip_ratio_low, "Lower side alone; else clip_ratio.");
+  visit(top + "actor.clip_ratio_high", actor.clip_ratio_high, "Upper side alone; else clip_ratio.");
+  visit(top + "actor.clip_ratio_c", actor.clip_ratio_c,
+        "Dual clip: bounds the loss of negative advantages; 0: off.");
+  visit(top + "actor.entropy_coeff", actor.entropy_coeff, "Weight of the entropy bonus.");
+  visit(top + "actor.use_kl_loss", actor.use_kl_loss, "Add the KL to the reference to the loss.");
+  visit(top + "actor.kl_loss_coef", actor.kl_loss_coef, "Its weight.");
+  visit(top + "actor.kl_loss_type", actor.kl_loss_type, "low_var_kl (k3), mse (k2) or abs.");
+  visit(top + "actor.loss_agg_mode", actor.loss_agg_mode,
+        "token-mean, token-sum, seq-mean-token-sum, seq-mean-token-mean or "
+        "seq-mean-token-sum-norm.");
+  visit(top + "actor.grad_clip", actor.grad_clip, "Largest global gradient norm; 0: off.");
+  RolloutConfig& rollout = config.rollout;
+  visit(top + "rollout.n", rollout.n, "Responses per prompt.");
+  visit(top + "rollout.temperature", rollout.temperature, "Logits are divided by it.");
+  visit(top + "rollout.top_k", rollout.top_k, "Draw from the k likeliest tokens; -1: off.");
+  visit(top + "rollout.top_p", rollout.top_p,
+        "Draw from the likeliest tokens of this mass; 1: off.");
+  visit(top + "rollout.do_sample", rollout.do_sample, "false: always the likeliest token.");
+  visit(top + "rollout.ignore_eos", rollout.ignore_eos, "Generate up to the limit regardless.");
+}
+
+template <class V>
+void describe_critic(CriticConfig& critic, V& visit) {
+  visit("critic.model.path", critic.model.path,
+        "Directory of the critic's body; a missing value head starts at 0.");
+  visit("critic.model.random_weights", critic.model.random_weights, "As for the actor.");
+  describe_optim(critic.optim, "critic.optim.", visit);
+  visit("critic.cliprange_value", critic.cliprange_value, "Clips the change of the value.");
+  visit("critic.grad_clip", critic.grad_clip, "Largest global gradient norm; 0: off.");
+}
+
+template <class V>
+void describe_algorithm(AlgorithmConfig& algorithm, V& visit) {
+  visit("algorithm.adv_estimator", algorithm.adv_estimator, "gae (PPO).");
+  visit("algorithm.gamma", algorithm.gamma, "Discount per token.");
+  visit("algorithm.lam", algorithm.lam, "GAE's lambda.");
+  visit("algorithm.use_kl_in_reward", algorithm.use_kl_in_reward,
+        "Subtract the KL to the reference from the reward, token by token.");
+  visit("algorithm.kl_penalty", algorithm.kl_penalty, "kl (k1), abs, mse (k2) or low_var_kl (k3).");
+  visit("algorithm.kl_ctrl.type", algorithm.kl_ctrl.type, "fixed or adaptive.");
+  visit("algorithm.kl_ctrl.kl_coef", algorithm.kl_ctrl.kl_coef, "Its (first) weight.");
+  visit("algorithm.kl_ctrl.target_kl", algorithm.kl_ctrl.target_kl, "What adaptive steers to.");
+  visit("algorithm.kl_ctrl.horizon", algorithm.kl_ctrl.horizon, "How slowly, in sequences.");
+}
+
+template <class V>
+void describe_reward(RewardConfig& reward, V& visit) {
+  visit("reward.name", reward.name, "vader_sentiment or digit_completion.");
+  visit("reward.lexicon", reward.lexicon, "vader_sentiment: the lexicon file.");
+  visit("reward.sign", reward.sign, "vader_sentiment: 1 rewards positive text, -1 negative.");
+  visit("reward.max_failures", reward.max_failures,
+        "Stop if a larger share of a step's samples cannot be scored.");
+}
+
+template <class V>
+void describe_trainer(TrainerConfig& trainer, V& visit) {
+  visit("trainer.total_training_steps", trainer.total_training_steps, "RL steps to run.");
+  visit("trainer.save_freq", trainer.save_freq, "Checkpoint every so many steps; -1: at the end.");
+  visit("trainer.seed", trainer.seed, "Weights, data order and sampling follow from it.");
+  visit("trainer.project_name", trainer.project_name, "Names the run directory's parent.");
+  visit("trainer.experiment_name", trainer.experiment_name,
+        "Names the run directory; the config file's name if not given.");
+  visit("trainer.default_local_dir", trainer.default_local_dir,
+        "The run directory; runs/PROJECT/EXPERIMENT if not given.");
+  visit("trainer.resume_mode", trainer.resume_mode,
+        "disable: start anew; auto: go on from the run directory's newest checkpoint, if any.");
+  visit("trainer.max_actor_ckpt_to_keep", trainer.max_actor_ckpt_to_keep,
+        "Checkpoints to keep; 0: all.");
+  visit("trainer.logger", trainer.logger, "Any of console, tensorboard.");
+}
+
+template <class V>
+void describe_cluster(ClusterConfig& cluster, V& visit) {
+  visit("cluster.device", cluster.device, "cpu (virtual devices, one thread each) or cuda.");
+  visit("cluster.devices", cluster.devices, "Devices per host.");
+  visit("cluster.memory_per_device", cluster.memory_per_device,
+        "What a plan may use of each, enforced; required for cpu.");
+  visit("cluster.cores", cluster.cores, "Cores that virtual devices share; 0: as found.");
+  visit("cluster.hosts", cluster.hosts, "Hosts. `nereus plan` takes any number, training one.");
+}
+
+template <class V>
+void describe_adaptation(AdaptationConfig& adaptation, V& visit) {
+  visit("adaptation.enabled", adaptation.enabled,
+        "false: change the plan only if it no longer fits or a device has gone.");
+  visit("adaptation.gamma", adaptation.gamma,
+        "Payback: a transition may cost gamma times what it gains until the next change.");
+  visit("adaptation.length_threshold", adaptation.length_threshold,
+        "Relative drift of the response length that asks for a new plan.");
+  visit("adaptation.efficiency_threshold", adaptation.efficiency_threshold,
+        "The same for the step time at equal work.");
+  visit("adaptation.headroom", adaptation.headroom, "Share of device memory a plan leaves free.");
+  visit("adaptation.allow_recompute", adaptation.allow_recompute,
+        "Plans may trade time for activation memory.");
+  visit("adaptation.verify", adaptation.verify,
+        "Prove with hashes that a transition changed no bit of the training state.");
+}
+
+// Calls visit(key, field, meaning) for every option, in the order of the reference page.
+template <class V>
+void describe(Config& config, V& visit) {
+  describe_data(config.data, visit);
+  describe_actor(config, visit);
+  describe_critic(config.critic, visit);
+  describe_algorithm(config.algorithm, visit);
+  describe_reward(config.reward, visit);
+  describe_trainer(config.trainer, visit);
+  describe_cluster(config.cluster, visit);
+  visit("supply", config.supply, "Devices there over the steps; all, always, if not given.");
+  visit("plan", config.plan, "The plan to start with; the planner chooses if not given.");
+  describe_adaptation(config.adaptation, visit);
+}
+
+}  // namespace nereus

@@ -1,0 +1,242 @@
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nereus/base/error.h"
+#include "nereus/base/text.h"
+#include "nereus/config/describe.h"
+#include "nereus/config/values.h"
+#include "nereus/data/files.h"
+
+namespace nereus {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw Error(ErrorCode::kInvalidInput, message);
+}
+
+std::vector<std::string> known_keys() {
+  std::vector<std::string> keys;
+  auto collect = [&keys](const std::string& key, auto&, const char*) { keys.push_back(key); };
+  Config config;
+  describe(config, collect);
+  return keys;
+}
+
+// One option as written: its value and where it stands ("quickstart.yaml:12").
+struct Entry {
+  YAML::Node value;
+  std::string where;
+};
+
+// The options of a file and of the command line, by dotted key.
+class Entries {
+ public:
+  Entries() : known_(known_keys()) {}
+
+  void read_file(const YAML::Node& root, const std::string& where) {
+    if (root.IsNull()) return;
+    if (!root.IsMap()) refuse(where + ": expected sections such as data: and trainer:");
+    flatten(root, "", where, true);
+  }
+
+  // "a.b=value" or "+a.b=value".
+  void read_override(const std::string& text) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      refuse("\"" + text + "\" is no override: write key=value, e.g. trainer.seed=2");
+    }
+    const std::string key = text.substr(text[0] == '+' ? 1 : 0, equals - (text[0] == '+' ? 1 : 0));
+    YAML::Node value = YAML::Load(text.substr(equals + 1));
+    place(key, value, "command line");
+  }
+
+  const std::map<std::string, Entry>& all() const { return entries_; }
+
+ private:
+  bool is_known(const std::string& key) const {
+    return std::find(known_.begin(), known_.end(), key) != known_.end();
+  }
+  bool is_section(const std::string& key) const {
+    return std::any_of(known_.begin(), known_.end(), [&](const std::string& known) {
+      return known.compare(0, key.size() + 1, key + ".") == 0;
+    });
+  }
+
+  void place(const std::string& key, const YAML::Node& value, const std::string& where) {
+    if (is_known(key)) {
+      entries_[key] = {value, where};
+    } else if (is_section(key)) {
+      if (!value.IsMap()) refuse(where + ": " + key + " is a section, not an option");
+      flatten(value, key + ".", where, false);
+    } else if (key.compare(0, 5, "plan.") == 0) {
+      place_in_plan(split(key, '.'), value, where);
+    } else {
+      refuse(where + ": unknown option " + key + suggestion(key));
+    }
+  }
+
+  // plan.all.tp=2: the one option that has structure of its own.
+  void place_in_plan(const std::vector<std::string>& path, const YAML::Node& value,
+                     const std::string& where) {
+    YAML::Node plan =
+        entries_.contains("plan") ? YAML::Clone(entries_["plan"].value) : YAML::Node();
+    if (!plan.IsMap()) plan = YAML::Node(YAML::NodeType::Map);
+    if (path.size() == 2) {
+      plan[path[1]] = value;
+    } else {
+      plan[path[1]][path[2]] = value;
+    }
+    entries_["plan"] = {plan, where};
+  }
+
+  void flatten(const YAML::Node& map, const std::string& prefix, const std::string& where,
+               bool with_lines) {
+    std::set<std::string> seen;
+    for (const auto& item : map) {
+      const std::string name = item.first.as<std::string>();
+      const std::string at =
+          with_lines ? where + ":" + std::to_string(item.first.Mark().line + 1) : where;
+      if (!seen.insert(name).second) refuse(at + ": " + prefix + name + " is given twice");
+      const std::string key = prefix + name;
+      if (with_lines && item.second.IsMap() && is_section(key)) {
+        flatten(item.second, key + ".", where, true);
+      } else {
+        place(key, item.second, at);
+      }
+    }
+  }
+
+  // Names the known option that is nearest, or the one of the same name in another section.
+  std::string suggestion(const std::string& key) const {
+    std::string best = nearest(key, known_);
+    const std::string tail = "." + key.substr(key.rfind('.') + 1);
+    for (const std::string& known : known_) {
+      if (best.empty() && known.size() > tail.size() && known.ends_with(tail)) best = known;
+    }
+    return best.empty() ? "; docs/config.md lists them all" : "; did you mean " + best + "?";
+  }
+
+  std::vector<std::string> known_;
+  std::map<std::string, Entry> entries_;
+};
+
+// Absolute paths of files that a config names.
+class Locator {
+ public:
+  explicit Locator(fs::path directory) : directory_(fs::absolute(std::move(directory))) {}
+
+  template <class T>
+  void operator()(T&) const {}
+  void operator()(SupplySetting& supply) const { (*this)(supply.file); }
+  void operator()(PlanSetting& plan) const { (*this)(plan.file); }
+  void operator()(fs::path& path) const {
+    if (path.empty()) return;
+    if (fs::exists(path)) {
+      path = fs::absolute(path).lexically_normal();
+      return;
+    }
+    for (fs::path folder = directory_;; folder = folder.parent_path()) {
+      if (fs::exists(folder / path)) {
+        path = (folder / path).lexically_normal();
+        return;
+      }
+      if (folder == folder.parent_path()) break;
+    }
+    refuse("there is no " + path.string() + " (looked in " + fs::current_path().string() + ", " +
+           directory_.string() + " and its parents)");
+  }
+
+ private:
+  fs::path directory_;
+};
+
+// Visitor: fills each field from its entry.
+class Reader {
+ public:
+  Reader(const std::map<std::string, Entry>& entries, const Locator& locate)
+      : entries_(entries), locate_(locate) {}
+
+  template <class T>
+  void operator()(const std::string& key, T& field, const char*) {
+    const auto found = entries_.find(key);
+    if (found == entries_.end() || found->second.value.IsNull()) return;
+    const Entry& entry = found->second;
+    const std::string where = entry.where + ": " + key + " = " + one_line(entry.value);
+    try {
+      field = as_list_if<T>(entry.value).template as<T>();
+      locate_(field);
+    } catch (const YAML::Exception&) {
+      refuse(where + ": expected " + expected<T>());
+    } catch (const Error& error) {
+      refuse(where + ": " + error.what());
+    }
+  }
+
+ private:
+  // A lone value stands for a list of one.
+  template <class T>
+  static YAML::Node as_list_if(const YAML::Node& value) {
+    if constexpr (requires(T list) { list.push_back({}); } && !std::is_same_v<T, std::string>) {
+      if (value.IsScalar()) {
+        YAML::Node list(YAML::NodeType::Sequence);
+        list.push_back(value);
+        return list;
+      }
+    }
+    return value;
+  }
+
+  static std::string one_line(const YAML::Node& value) {
+    YAML::Emitter out;
+    out.SetMapFormat(YAML::Flow);
+    out.SetSeqFormat(YAML::Flow);
+    out << value;
+    return out.c_str();
+  }
+
+  const std::map<std::string, Entry>& entries_;
+  const Locator& locate_;
+};
+
+}  // namespace
+
+Config parse_config(const std::string& yaml, const std::string& where, const fs::path& directory,
+                    const std::vector<std::string>& overrides) {
+  Entries entries;
+  try {
+    entries.read_file(YAML::Load(yaml), where);
+    for (const std::string& text : overrides) entries.read_override(text);
+  } catch (const YAML::Exception& error) {
+    refuse(where + ":" + std::to_string(error.mark.line + 1) + ": not valid YAML: " + error.msg);
+  }
+  Config config;
+  const Locator locate(directory);
+  Reader reader(entries.all(), locate);
+  describe(config, reader);
+  return config;
+}
+
+Config load_config(const fs::path& file, const std::vector<std::string>& overrides) {
+  const fs::path directory = fs::absolute(file).parent_path();
+  Config config = parse_config(read_text(file), file.string(), directory, overrides);
+  if (config.trainer.experiment_name.empty()) {
+    config.trainer.experiment_name = file.stem().string();
+  }
+  if (config.data.tokenizer.empty()) config.data.tokenizer = config.model.path;
+  verify(config);
+  return config;
+}
+
+fs::path run_directory(const Config& config) {
+  if (!config.trainer.default_local_dir.empty()) return config.trainer.default_local_dir;
+  return fs::path("runs") / config.trainer.project_name / config.trainer.experiment_name;
+}
+
+}  // namespace nereus

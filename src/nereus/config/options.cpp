@@ -1,0 +1,147 @@
+#include "nereus/config/options.h"
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "nereus/base/error.h"
+
+namespace nereus {
+
+namespace {
+
+OptimizerOptions optimizer_options(const OptimConfig& optim, double grad_clip, int64_t steps) {
+  return {.lr = optim.lr,
+          .beta1 = optim.betas[0],
+          .beta2 = optim.betas[1],
+          .eps = optim.eps,
+          .weight_decay = optim.weight_decay,
+          .grad_clip = grad_clip,
+          .lr_warmup_steps = optim.lr_warmup_steps,
+          .lr_scheduler = optim.lr_scheduler_type,
+          .min_lr_ratio = optim.min_lr_ratio,
+          .total_steps = steps};
+}
+
+int64_t optimizer_steps(const Config& config) {
+  const int64_t mini = config.actor.ppo_mini_batch_size;
+  const int64_t mini_batches = (config.data.train_batch_size + mini - 1) / mini;
+  return mini_batches * config.actor.ppo_epochs * config.trainer.total_training_steps;
+}
+
+SupplySchedule supply_schedule(const SupplySetting& supply, const Cluster& cluster) {
+  if (!supply.file.empty()) return read_supply_trace(cluster, supply.file);
+  if (supply.counts.entries.empty()) return constant_supply(cluster);
+  std::vector<std::pair<int, int>> counts;
+  for (const auto& [step, count] : supply.counts.entries) {
+    counts.emplace_back(step, static_cast<int>(count));
+  }
+  return supply_of_counts(cluster, counts);
+}
+
+PpoOptions ppo_options(const Config& config) {
+  const ActorConfig& actor = config.actor;
+  const AlgorithmConfig& algorithm = config.algorithm;
+  const LossAggregation aggregation = parse_loss_aggregation(actor.loss_agg_mode);
+  return {.gamma = algorithm.gamma,
+          .lam = algorithm.lam,
+          .use_kl_in_reward = algorithm.use_kl_in_reward,
+          .kl_penalty = parse_kl_estimator(algorithm.kl_penalty),
+          .kl_coef = algorithm.kl_ctrl.kl_coef,
+          .adaptive_kl = algorithm.kl_ctrl.type == "adaptive",
+          .target_kl = algorithm.kl_ctrl.target_kl,
+          .kl_horizon = algorithm.kl_ctrl.horizon,
+          .mini_batch = actor.ppo_mini_batch_size,
+          .epochs = actor.ppo_epochs,
+          .policy = {.clip_ratio_low = actor.clip_ratio_low.value_or(actor.clip_ratio),
+                     .clip_ratio_high = actor.clip_ratio_high.value_or(actor.clip_ratio),
+                     .clip_ratio_c = actor.clip_ratio_c,
+                     .entropy_coeff = actor.entropy_coeff,
+                     .use_kl_loss = actor.use_kl_loss,
+                     .kl_loss_coef = actor.kl_loss_coef,
+                     .kl_loss_type = parse_kl_estimator(actor.kl_loss_type),
+                     .aggregation = aggregation},
+          .value = {.cliprange_value = config.critic.cliprange_value, .aggregation = aggregation}};
+}
+
+Json reward_options(const RewardConfig& reward) {
+  if (reward.name != "vader_sentiment") return Json::object();
+  return {{"lexicon", reward.lexicon.string()}, {"sign", reward.sign}};
+}
+
+}  // namespace
+
+Cluster to_cluster(const Config& config) {
+  const ClusterConfig& wanted = config.cluster;
+  const int found = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  Cluster cluster;
+  if (wanted.device == "cpu") {
+    cluster = cpu_cluster(wanted.devices, wanted.memory_per_device,
+                          wanted.cores == 0 ? found : wanted.cores);
+  } else {
+    cluster = named_cluster("h200x8", 1);
+    cluster.hosts[0] = {wanted.devices, static_cast<double>(wanted.devices)};
+    if (wanted.memory_per_device.count() > 0) cluster.device.memory = wanted.memory_per_device;
+  }
+  cluster.hosts.resize(static_cast<size_t>(wanted.hosts), cluster.hosts[0]);
+  return cluster;
+}
+
+LiveOptions to_live_options(const Config& config) {
+  if (config.cluster.hosts != 1) {
+    throw Error(ErrorCode::kInvalidInput,
+                "cluster.hosts = " + std::to_string(config.cluster.hosts) +
+                    ": training runs on one host so far");
+  }
+  LiveOptions options;
+  options.cluster = to_cluster(config);
+  options.device_type = config.cluster.device;
+  options.actor = {config.model.path, config.model.random_weights};
+  options.critic = {config.critic.model.path, config.critic.model.random_weights};
+  if (config.algorithm.use_kl_in_reward || config.actor.use_kl_loss) {
+    options.reference = options.actor;
+  }
+  options.dtype = parse_dtype(config.dtype);
+  options.data = {.train_file = config.data.train_files,
+                  .prompt_key = config.data.prompt_key,
+                  .tokenizer = config.data.tokenizer,
+                  .train_batch_size = config.data.train_batch_size,
+                  .samples_per_prompt = config.rollout.n,
+                  .max_prompt_length = config.data.max_prompt_length,
+                  .filter_overlong_prompts = config.data.filter_overlong_prompts,
+                  .shuffle = config.data.shuffle};
+  options.ppo = ppo_options(config);
+  const int64_t steps = optimizer_steps(config);
+  options.actor_optimizer = optimizer_options(config.actor.optim, config.actor.grad_clip, steps);
+  options.critic_optimizer = optimizer_options(config.critic.optim, config.critic.grad_clip, steps);
+  options.sampling = {.temperature = config.rollout.temperature,
+                      .top_k = config.rollout.top_k,
+                      .top_p = config.rollout.top_p,
+                      .greedy = !config.rollout.do_sample,
+                      .seed = static_cast<uint64_t>(config.trainer.seed)};
+  options.ignore_eos = config.rollout.ignore_eos;
+  options.response_length = {config.data.max_response_length.entries};
+  options.supply = supply_schedule(config.supply, options.cluster);
+  options.reward = config.reward.name;
+  options.reward_options = reward_options(config.reward);
+  options.max_reward_failures = config.reward.max_failures;
+  options.total_steps = config.trainer.total_training_steps;
+  options.seed = static_cast<uint64_t>(config.trainer.seed);
+  options.verify_transitions = config.adaptation.verify;
+  return options;
+}
+
+ControllerOptions to_controller_options(const Config& config) {
+  const AdaptationConfig& adaptation = config.adaptation;
+  return {.enabled = adaptation.enabled,
+          .gamma = adaptation.gamma,
+          .monitor = {.length_threshold = adaptation.length_threshold,
+                      .efficiency_threshold = adaptation.efficiency_threshold},
+          .planner = {.headroom = adaptation.headroom,
+                      .micro_batches = config.actor.ppo_micro_batch_size_per_gpu,
+                      .allow_recompute = adaptation.allow_recompute}};
+}
+
+}  // namespace nereus

@@ -1,0 +1,19 @@
+// From the user's words to the types of the rooms that do the work.
+#pragma once
+
+#include "nereus/config/config.h"
+#include "nereus/controller/controller.h"
+#include "nereus/live/options.h"
+
+namespace nereus {
+
+// Peak rates of the devices are starting values; calibration corrects them. Throws
+// Error(kInvalidInput).
+Cluster to_cluster(const Config& config);
+
+// Throws Error(kInvalidInput) for what only one host can do, and for a bad supply trace.
+LiveOptions to_live_options(const Config& config);
+
+ControllerOptions to_controller_options(const Config& config);
+
+}  // namespace nereus

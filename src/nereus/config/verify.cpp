@@ -1,0 +1,220 @@
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "nereus/base/error.h"
+#include "nereus/base/text.h"
+#include "nereus/config/config.h"
+#include "nereus/config/values.h"
+#include "nereus/model/model_spec.h"
+#include "nereus/plan/model_stage.h"
+#include "nereus/rl/loss.h"
+
+namespace nereus {
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw Error(ErrorCode::kInvalidInput, message);
+}
+
+// Throws unless `fine`: "key = value: must be …".
+void require_that(bool fine, const std::string& key, double value, const std::string& must_be) {
+  if (!fine) refuse(key + " = " + shortest(value) + ": must be " + must_be);
+}
+
+void at_least(double least, const std::string& key, double value) {
+  require_that(value >= least && std::isfinite(value), key, value, shortest(least) + " or more");
+}
+
+void positive(const std::string& key, double value) {
+  require_that(value > 0 && std::isfinite(value), key, value, "more than 0");
+}
+
+void share(const std::string& key, double value) {
+  require_that(value >= 0 && value <= 1, key, value, "between 0 and 1");
+}
+
+void one_of(const std::string& key, const std::string& value,
+            const std::vector<std::string>& legal) {
+  if (std::find(legal.begin(), legal.end(), value) != legal.end()) return;
+  refuse(key + " = \"" + value + "\": must be " + join(legal, ", "));
+}
+
+// Calls parse(), adding the key to what it throws.
+template <class Parse>
+void parsed(const std::string& key, Parse parse) {
+  try {
+    parse();
+  } catch (const Error& error) {
+    refuse(key + ": " + error.what());
+  }
+}
+
+void schedule(const std::string& key, const StepSchedule& schedule, int64_t least) {
+  int last = -1;
+  for (const auto& [step, value] : schedule.entries) {
+    if (last < 0 && step != 0)
+      refuse(key + ": the first entry must be for step 0, not " + std::to_string(step));
+    if (step <= last) {
+      refuse(key + ": steps must increase, but " + std::to_string(step) + " follows " +
+             std::to_string(last));
+    }
+    at_least(static_cast<double>(least), key + " at step " + std::to_string(step),
+             static_cast<double>(value));
+    last = step;
+  }
+}
+
+void given(const std::string& key, bool is_given) {
+  if (!is_given) refuse(key + " is missing");
+}
+
+void verify_optim(const std::string& prefix, const OptimConfig& optim) {
+  positive(prefix + "lr", optim.lr);
+  if (optim.betas.size() != 2) {
+    refuse(prefix + "betas: needs two numbers, not " + std::to_string(optim.betas.size()));
+  }
+  for (double beta : optim.betas) {
+    require_that(beta >= 0 && beta < 1, prefix + "betas", beta, "at least 0 and below 1");
+  }
+  positive(prefix + "eps", optim.eps);
+  at_least(0, prefix + "weight_decay", optim.weight_decay);
+  at_least(0, prefix + "lr_warmup_steps", static_cast<double>(optim.lr_warmup_steps));
+  one_of(prefix + "lr_scheduler_type", optim.lr_scheduler_type, {"constant", "linear", "cosine"});
+  share(prefix + "min_lr_ratio", optim.min_lr_ratio);
+}
+
+void verify_data(const DataConfig& data) {
+  given("data.train_files", !data.train_files.empty());
+  at_least(1, "data.max_prompt_length", static_cast<double>(data.max_prompt_length));
+  at_least(1, "data.train_batch_size", static_cast<double>(data.train_batch_size));
+  given("data.max_response_length", !data.max_response_length.entries.empty());
+  schedule("data.max_response_length", data.max_response_length, 1);
+}
+
+void verify_actor(const Config& config) {
+  const std::string top = "actor_rollout_ref.";
+  given(top + "model.path", !config.model.path.empty());
+  parsed(top + "model.dtype", [&] { parse_dtype(config.dtype); });
+  const ActorConfig& actor = config.actor;
+  verify_optim(top + "actor.optim.", actor.optim);
+  at_least(1, top + "actor.ppo_mini_batch_size", static_cast<double>(actor.ppo_mini_batch_size));
+  if (actor.ppo_mini_batch_size > config.data.train_batch_size) {
+    refuse(top + "actor.ppo_mini_batch_size = " + std::to_string(actor.ppo_mini_batch_size) +
+           " is larger than data.train_batch_size = " +
+           std::to_string(config.data.train_batch_size) + ": a mini-batch is a part of the batch");
+  }
+  for (int size : actor.ppo_micro_batch_size_per_gpu) {
+    at_least(1, top + "actor.ppo_micro_batch_size_per_gpu", size);
+  }
+  at_least(1, top + "actor.ppo_epochs", actor.ppo_epochs);
+  positive(top + "actor.clip_ratio", actor.clip_ratio);
+  require_that(actor.clip_ratio_c == 0 || actor.clip_ratio_c > 1, top + "actor.clip_ratio_c",
+               actor.clip_ratio_c, "more than 1, or 0 (off)");
+  at_least(0, top + "actor.kl_loss_coef", actor.kl_loss_coef);
+  at_least(0, top + "actor.grad_clip", actor.grad_clip);
+  parsed(top + "actor.loss_agg_mode", [&] { parse_loss_aggregation(actor.loss_agg_mode); });
+  parsed(top + "actor.kl_loss_type", [&] {
+    if (parse_kl_estimator(actor.kl_loss_type) == KlEstimator::kK1 && actor.use_kl_loss) {
+      refuse(
+          "k1 as a loss does not pull towards the reference (its gradient is 0 on average): use "
+          "low_var_kl");
+    }
+  });
+  const RolloutConfig& rollout = config.rollout;
+  at_least(1, top + "rollout.n", static_cast<double>(rollout.n));
+  positive(top + "rollout.temperature", rollout.temperature);
+  require_that(rollout.top_p > 0 && rollout.top_p <= 1, top + "rollout.top_p", rollout.top_p,
+               "more than 0 and at most 1");
+  require_that(rollout.top_k == -1 || rollout.top_k >= 1, top + "rollout.top_k",
+               static_cast<double>(rollout.top_k), "1 or more, or -1 (off)");
+}
+
+void verify_algorithm(const AlgorithmConfig& algorithm) {
+  if (algorithm.adv_estimator != "gae") {
+    refuse("algorithm.adv_estimator = \"" + algorithm.adv_estimator +
+           "\" is not supported yet; gae (PPO) is");
+  }
+  share("algorithm.gamma", algorithm.gamma);
+  share("algorithm.lam", algorithm.lam);
+  parsed("algorithm.kl_penalty", [&] { parse_kl_estimator(algorithm.kl_penalty); });
+  one_of("algorithm.kl_ctrl.type", algorithm.kl_ctrl.type, {"fixed", "adaptive"});
+  at_least(0, "algorithm.kl_ctrl.kl_coef", algorithm.kl_ctrl.kl_coef);
+  positive("algorithm.kl_ctrl.target_kl", algorithm.kl_ctrl.target_kl);
+  positive("algorithm.kl_ctrl.horizon", algorithm.kl_ctrl.horizon);
+}
+
+void verify_trainer(const TrainerConfig& trainer) {
+  at_least(1, "trainer.total_training_steps", trainer.total_training_steps);
+  require_that(trainer.save_freq == -1 || trainer.save_freq >= 1, "trainer.save_freq",
+               trainer.save_freq, "1 or more, or -1 (only at the end)");
+  at_least(0, "trainer.seed", static_cast<double>(trainer.seed));
+  at_least(0, "trainer.max_actor_ckpt_to_keep", trainer.max_actor_ckpt_to_keep);
+  one_of("trainer.resume_mode", trainer.resume_mode, {"disable", "auto"});
+  for (const std::string& logger : trainer.logger) {
+    one_of("trainer.logger", logger, {"console", "tensorboard"});
+  }
+}
+
+void verify_cluster(const Config& config) {
+  const ClusterConfig& cluster = config.cluster;
+  one_of("cluster.device", cluster.device, {"cpu", "cuda"});
+  at_least(1, "cluster.devices", cluster.devices);
+  at_least(1, "cluster.hosts", cluster.hosts);
+  at_least(0, "cluster.cores", cluster.cores);
+  if (cluster.device == "cpu" && cluster.memory_per_device.count() == 0) {
+    refuse("cluster.memory_per_device is missing: virtual CPU devices need one, e.g. 48MiB");
+  }
+  schedule("supply", config.supply.counts, 0);
+  for (const auto& [step, count] : config.supply.counts.entries) {
+    if (count > int64_t{cluster.devices} * cluster.hosts) {
+      refuse("supply gives " + std::to_string(count) + " devices at step " + std::to_string(step) +
+             ", but cluster.devices × cluster.hosts is " +
+             std::to_string(cluster.devices * cluster.hosts));
+    }
+  }
+}
+
+void verify_plan(const PlanSetting& plan) {
+  for (const auto& [name, stage] : plan.stages) {
+    if (name != "all") {
+      const std::vector<std::string> parts = split(name, '/');
+      if (parts.size() != 2) {
+        refuse("plan: \"" + name + "\" is no model-stage: write all, or e.g. actor/training");
+      }
+      parsed("plan." + name, [&] { parse_role(parts[0]), parse_stage(parts[1]); });
+    }
+    at_least(1, "plan." + name + ".tp", stage.tp);
+    at_least(1, "plan." + name + ".pp", stage.pp);
+    at_least(1, "plan." + name + ".dp", stage.dp);
+    at_least(0, "plan." + name + ".micro_batch", stage.micro_batch);
+  }
+}
+
+}  // namespace
+
+void verify(const Config& config) {
+  verify_data(config.data);
+  verify_actor(config);
+  given("critic.model.path", !config.critic.model.path.empty());
+  verify_optim("critic.optim.", config.critic.optim);
+  positive("critic.cliprange_value", config.critic.cliprange_value);
+  at_least(0, "critic.grad_clip", config.critic.grad_clip);
+  verify_algorithm(config.algorithm);
+  given("reward.name", !config.reward.name.empty());
+  require_that(config.reward.sign == 1 || config.reward.sign == -1, "reward.sign",
+               config.reward.sign, "1 or -1");
+  share("reward.max_failures", config.reward.max_failures);
+  verify_trainer(config.trainer);
+  verify_cluster(config);
+  verify_plan(config.plan);
+  at_least(0, "adaptation.gamma", config.adaptation.gamma);
+  positive("adaptation.length_threshold", config.adaptation.length_threshold);
+  positive("adaptation.efficiency_threshold", config.adaptation.efficiency_threshold);
+  require_that(config.adaptation.headroom >= 0 && config.adaptation.headroom < 1,
+               "adaptation.headroom", config.adaptation.headroom, "at least 0 and below 1");
+}
+
+}  // namespace nereus

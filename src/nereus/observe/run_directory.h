@@ -1,0 +1,63 @@
+// The files of one run: config.yaml, plans/, metrics.jsonl, events.jsonl, summary.json, trace.json,
+// tb/.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nereus/controller/decision.h"
+#include "nereus/job/job.h"
+#include "nereus/observe/tensorboard.h"
+#include "nereus/observe/trace.h"
+
+namespace nereus {
+
+// The complete lines of a JSON-lines file; none if it is missing. A last line that was cut off is
+// left out.
+std::vector<Json> read_json_lines(const std::filesystem::path& file);
+
+// Writes the record of a run. Lines are flushed as they are written. Not thread-safe; throws
+// Error(kIo).
+class RunDirectory {
+ public:
+  // Opens `root`, creating it. Lines about steps from `first_step` on (0: all) are forgotten: a
+  // resumed run does those steps again. With tensorboard false, no tb/ is written.
+  RunDirectory(std::filesystem::path root, int first_step, bool tensorboard);
+
+  const std::filesystem::path& root() const { return root_; }
+  std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
+  std::filesystem::path exported() const { return root_ / "hf"; }
+
+  void write_config(const std::string& yaml);
+  // The plan in force from `step` on: plans/NNN.json and a "plan" event.
+  void write_plan(int step, const Plan& plan);
+  void write_step(const StepReport& report);
+  void write_decision(const Decision& decision);
+  void write_transition(int step, const TransitionDag& dag, const TransitionReport& report);
+  // {"type": type, "step": step} and the details.
+  void write_event(const std::string& type, int step, Json details);
+  // Writes summary.json and returns it.
+  Json write_summary();
+
+  // Seconds of work on this run so far, earlier sessions included.
+  double wall_s() const;
+
+ private:
+  std::filesystem::path root_;
+  double earlier_s_ = 0;
+  std::chrono::steady_clock::time_point opened_;
+  int plans_ = 0;
+  std::ofstream metrics_;
+  std::ofstream events_;
+  std::optional<TraceWriter> trace_;
+  std::optional<TensorBoardWriter> tensorboard_;
+};
+
+// Renames what is at `path` to path.1 (or .2, …, the first that is free) and returns that name.
+std::filesystem::path move_aside(const std::filesystem::path& path);
+
+}  // namespace nereus

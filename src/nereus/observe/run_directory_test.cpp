@@ -1,0 +1,107 @@
+#include "nereus/observe/run_directory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "nereus/data/files.h"
+#include "nereus/observe/summary.h"
+
+namespace nereus {
+namespace {
+
+namespace fs = std::filesystem;
+
+class RunDirectoryTest : public testing::Test {
+ protected:
+  void SetUp() override { fs::remove_all(root_); }
+  void TearDown() override { fs::remove_all(root_); }
+
+  static StepReport report(int step) {
+    StepReport report;
+    report.step = step;
+    report.step_s = Seconds(0.5);
+    report.nodes = {{"gen", Seconds(0.25), {{OpClass::kDecode, Seconds(0.25)}}}};
+    report.response_tokens = 100;
+    report.metrics = {{"critic/score/mean", 0.1 * step}, {"actor/ref_kl", 0.01}};
+    return report;
+  }
+
+  fs::path root_ = fs::path(testing::TempDir()) / "nereus_run_directory_test";
+};
+
+TEST_F(RunDirectoryTest, WritesALineAStepAndAValidTrace) {
+  RunDirectory run(root_, 0, true);
+  run.write_step(report(0));
+  run.write_step(report(1));
+  const auto lines = read_json_lines(root_ / "metrics.jsonl");
+  ASSERT_EQ(lines.size(), 2);
+  EXPECT_EQ(lines[1].at("step"), 1);
+  EXPECT_EQ(lines[1].at("critic/score/mean"), 0.1);
+  const Json trace = Json::parse(read_text(root_ / "trace.json"));
+  EXPECT_EQ(trace.size(), 3 + 2 * 2);  // three names, then a step and a pass each
+  EXPECT_TRUE(fs::exists(root_ / "tb"));
+}
+
+TEST_F(RunDirectoryTest, ResumingForgetsTheStepsThatAreDoneAgain) {
+  {
+    RunDirectory run(root_, 0, false);
+    for (int step = 0; step < 4; ++step) run.write_step(report(step));
+    run.write_event("fault", 3, {{"message", "lost"}});
+  }
+  std::ofstream(root_ / "metrics.jsonl", std::ios::app) << "{\"step\": 4, \"cut o";
+  RunDirectory run(root_, 2, false);
+  EXPECT_EQ(read_json_lines(root_ / "metrics.jsonl").size(), 2);
+  EXPECT_TRUE(read_json_lines(root_ / "events.jsonl").empty());
+  run.write_step(report(2));
+  EXPECT_EQ(read_json_lines(root_ / "metrics.jsonl").back().at("step"), 2);
+  EXPECT_FALSE(fs::exists(root_ / "tb"));
+  EXPECT_NO_THROW(Json::parse(read_text(root_ / "trace.json")));
+}
+
+TEST_F(RunDirectoryTest, MovesAnEarlierRunAside) {
+  fs::create_directories(root_);
+  const fs::path aside = move_aside(root_);
+  EXPECT_FALSE(fs::exists(root_));
+  EXPECT_TRUE(fs::exists(aside));
+  fs::remove_all(aside);
+}
+
+TEST(Summary, MeansOfTheFirstAndLastTenSteps) {
+  std::vector<Json> metrics;
+  for (int step = 0; step < 25; ++step) {
+    metrics.push_back({{"step", step},
+                       {"critic/score/mean", step},
+                       {"response_tokens", 10},
+                       {"wall_s", 2.0 * (step + 1)}});
+  }
+  const std::vector<Json> events = {{{"type", "decision"}, {"verdict", "none"}},
+                                    {{"type", "decision"}, {"verdict", "rejected"}},
+                                    {{"type", "decision"}, {"verdict", "admitted"}},
+                                    {{"type", "transition"},
+                                     {"step", 3},
+                                     {"from", 1},
+                                     {"to", 2},
+                                     {"primitives", Json::array()},
+                                     {"predicted_s", 0.1},
+                                     {"measured_s", 0.2},
+                                     {"moved_bytes", 5},
+                                     {"verified", true}}};
+  const Json summary = summarize(metrics, events);
+  EXPECT_EQ(summary.at("steps"), 25);
+  EXPECT_EQ(summary.at("reward_first"), 4.5);
+  EXPECT_EQ(summary.at("reward_last"), 19.5);
+  EXPECT_EQ(summary.at("response_tokens"), 250);
+  EXPECT_EQ(summary.at("throughput_tok_s"), 5.0);
+  EXPECT_EQ(summary.at("replans"), 2);
+  EXPECT_EQ(summary.at("rejected"), 1);
+  EXPECT_EQ(summary.at("transitions").size(), 1);
+  EXPECT_TRUE(summary.at("kl").is_null());
+}
+
+TEST(Summary, OfNothingIsStillASummary) {
+  EXPECT_EQ(summarize({}, {}).at("steps"), 0);
+  EXPECT_TRUE(summarize({}, {}).at("reward_first").is_null());
+}
+
+}  // namespace
+}  // namespace nereus

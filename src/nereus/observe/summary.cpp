@@ -1,0 +1,68 @@
+#include "nereus/observe/summary.h"
+
+#include <algorithm>
+#include <span>
+
+namespace nereus {
+
+namespace {
+
+constexpr size_t kWindow = 10;
+
+// Mean of a metric over the lines that have it; null if none has.
+Json mean(std::span<const Json> lines, const char* name) {
+  double sum = 0;
+  int count = 0;
+  for (const Json& line : lines) {
+    if (!line.contains(name) || !line.at(name).is_number()) continue;
+    sum += line.at(name).get<double>();
+    ++count;
+  }
+  return count == 0 ? Json() : Json(sum / count);
+}
+
+// The keys of a transition event that the summary keeps.
+Json brief(const Json& event) {
+  Json transition;
+  for (const char* key : {"step", "from", "to", "primitives", "predicted_s", "measured_s",
+                          "moved_bytes", "verified"}) {
+    transition[key] = event.at(key);
+  }
+  return transition;
+}
+
+}  // namespace
+
+Json summarize(const std::vector<Json>& metrics, const std::vector<Json>& events) {
+  const std::span<const Json> all(metrics);
+  const size_t window = std::min(kWindow, all.size());
+  int64_t tokens = 0;
+  for (const Json& line : metrics) tokens += line.value("response_tokens", int64_t{0});
+  const double wall = metrics.empty() ? 0 : metrics.back().value("wall_s", 0.0);
+
+  Json transitions = Json::array();
+  Json faults = Json::array();
+  int replans = 0;
+  int rejected = 0;
+  for (const Json& event : events) {
+    const auto type = event.value("type", "");
+    if (type == "transition") transitions.push_back(brief(event));
+    if (type == "fault") faults.push_back(event);
+    const auto verdict = event.value("verdict", "none");
+    if (type == "decision" && verdict != "none") ++replans;
+    if (type == "decision" && verdict == "rejected") ++rejected;
+  }
+  return {{"steps", metrics.size()},
+          {"wall_s", wall},
+          {"reward_first", mean(all.first(window), "critic/score/mean")},
+          {"reward_last", mean(all.last(window), "critic/score/mean")},
+          {"kl", mean(all.last(window), "actor/ref_kl")},
+          {"response_tokens", tokens},
+          {"throughput_tok_s", wall > 0 ? static_cast<double>(tokens) / wall : 0.0},
+          {"transitions", transitions},
+          {"replans", replans},
+          {"rejected", rejected},
+          {"faults", faults}};
+}
+
+}  // namespace nereus

@@ -1,0 +1,14 @@
+// summary.json: what a run came to, from its metrics and events alone.
+#pragma once
+
+#include <vector>
+
+#include "nereus/base/json.h"
+
+namespace nereus {
+
+// `metrics`: lines of metrics.jsonl; `events`: lines of events.jsonl. Rewards are means over the
+// first and the last ten steps, "kl" over the last ten (nats per token, null without a reference).
+Json summarize(const std::vector<Json>& metrics, const std::vector<Json>& events);
+
+}  // namespace nereus
