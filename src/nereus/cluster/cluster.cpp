@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "nereus/base/text.h"
+
 namespace nereus {
 
 namespace {
@@ -15,14 +17,14 @@ namespace {
 
 void require_positive(const std::string& field, double value) {
   if (std::isfinite(value) && value > 0) return;
-  refuse(field + " must be finite and positive, not " + Json(value).dump());
+  refuse(field + " must be finite and positive, not " + format_number(value));
 }
 
 void verify_link(const std::string& field, const LinkSpec& link) {
   require_positive(field + ".bandwidth", link.bandwidth);
   const double latency = link.latency.count();
   if (!std::isfinite(latency) || latency < 0) {
-    refuse(field + ".latency must be finite and at least 0, not " + Json(latency).dump());
+    refuse(field + ".latency must be finite and at least 0, not " + format_number(latency));
   }
 }
 

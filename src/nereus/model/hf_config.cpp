@@ -154,16 +154,13 @@ int default_head_dim(const ModelSpec& spec) {
 
 Json or_null(const std::optional<int64_t>& id) { return id ? Json(*id) : Json(nullptr); }
 
-Json rope_json(const ModelSpec& spec) {
-  Json rope = {{"rope_type", "default"}, {"rope_theta", spec.rope_theta}};
-  if (spec.rope_scaling) {
-    rope.update({{"rope_type", "llama3"},
-                 {"factor", spec.rope_scaling->factor},
-                 {"low_freq_factor", spec.rope_scaling->low_freq_factor},
-                 {"high_freq_factor", spec.rope_scaling->high_freq_factor},
-                 {"original_max_position_embeddings", spec.rope_scaling->original_max_position}});
-  }
-  return rope;
+Json rope_scaling_json(const std::optional<RopeScaling>& scaling) {
+  if (!scaling) return nullptr;
+  return {{"rope_type", "llama3"},
+          {"factor", scaling->factor},
+          {"low_freq_factor", scaling->low_freq_factor},
+          {"high_freq_factor", scaling->high_freq_factor},
+          {"original_max_position_embeddings", scaling->original_max_position}};
 }
 
 }  // namespace
@@ -197,13 +194,14 @@ ModelSpec parse_model_config(const Json& config, const std::string& where) {
   return spec;
 }
 
+// Where names changed (rope_theta, torch_dtype), the old ones: transformers 4 and 5 both read them.
 Json to_hf_config(const ModelSpec& spec, DType dtype) {
   const Family& family = family_of(spec.model_type, "to_hf_config");
   const bool scalar = spec.head == Head::kScalar;
   Json config = {{"architectures", Json::array({family.class_prefix +
                                                 (scalar ? kScalarClass : kLanguageModelClass)})},
                  {"model_type", spec.model_type},
-                 {"dtype", to_string(dtype)},
+                 {"torch_dtype", to_string(dtype)},
                  {"vocab_size", spec.vocab_size},
                  {"hidden_size", spec.hidden_size},
                  {"intermediate_size", spec.intermediate_size},
@@ -214,7 +212,8 @@ Json to_hf_config(const ModelSpec& spec, DType dtype) {
                  {"hidden_act", "silu"},
                  {"max_position_embeddings", spec.max_position},
                  {"rms_norm_eps", spec.rms_norm_eps},
-                 {"rope_parameters", rope_json(spec)},
+                 {"rope_theta", spec.rope_theta},
+                 {"rope_scaling", rope_scaling_json(spec.rope_scaling)},
                  {"tie_word_embeddings", spec.tie_word_embeddings},
                  {"bos_token_id", or_null(spec.bos_token_id)},
                  {"pad_token_id", or_null(spec.pad_token_id)},

@@ -104,7 +104,16 @@ TEST(HfConfig, WritesTransformersClassNames) {
   const Json critic = to_hf_config(as_critic(spec), DType::kFloat32);
   EXPECT_EQ(critic.at("architectures").dump(), R"(["LlamaForSequenceClassification"])");
   EXPECT_EQ(critic.at("id2label").dump(), R"({"0":"LABEL_0"})");
-  EXPECT_EQ(critic.at("dtype"), "float32");
+  EXPECT_EQ(critic.at("torch_dtype"), "float32");
+}
+
+TEST(HfConfig, ReadsRopeAsTransformers5WritesIt) {
+  Json config = Json::parse(kLlama31);
+  config["rope_parameters"] = config["rope_scaling"];
+  config["rope_parameters"]["rope_theta"] = config["rope_theta"];
+  config.erase("rope_scaling");
+  config.erase("rope_theta");
+  EXPECT_EQ(parse_model_config(config, "x"), parse(kLlama31));
 }
 
 TEST(HfConfig, MissingKeysAndUnknownModels) {

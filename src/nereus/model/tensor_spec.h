@@ -30,8 +30,8 @@ struct TensorSpec {
 inline constexpr int kEmbeddingLayer = -1;
 inline constexpr int kHeadLayer = 1 << 20;
 
-// The tensors of a model in their canonical order: by layer, and within a layer in the order of the
-// Hugging Face module.
+// The tensors of a model in their canonical order: by layer, and within a layer in the order of
+// computation.
 std::vector<TensorSpec> tensors(const ModelSpec& spec);
 
 int64_t element_count(const TensorSpec& tensor);

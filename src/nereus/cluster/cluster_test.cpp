@@ -1,0 +1,84 @@
+#include "nereus/cluster/cluster.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+namespace nereus {
+namespace {
+
+using ::testing::HasSubstr;
+
+template <class Function>
+std::string message_of(Function function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidInput);
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(Cluster, DevicesAndLinks) {
+  const Cluster cluster = named_cluster("a100x4", 2);
+  EXPECT_EQ(all_devices(cluster).size(), 8);
+  EXPECT_EQ(all_devices(cluster).devices().back(), (DeviceId{1, 3}));
+  EXPECT_EQ(link(cluster, {0, 1}, {0, 1}), cluster.local);
+  EXPECT_EQ(link(cluster, {0, 1}, {0, 2}), cluster.in_host);
+  EXPECT_EQ(link(cluster, {0, 1}, {1, 1}), cluster.between_hosts);
+}
+
+TEST(Cluster, VirtualDevicesShareCores) {
+  const Cluster cluster = cpu_cluster(4, Bytes(1 << 20), 2);
+  EXPECT_EQ(all_devices(cluster).size(), 4);
+  EXPECT_EQ(cluster.device.memory, Bytes(1 << 20));
+  EXPECT_EQ(speed_share(cluster.hosts[0], 1), 1);
+  EXPECT_EQ(speed_share(cluster.hosts[0], 2), 1);
+  EXPECT_EQ(speed_share(cluster.hosts[0], 4), 0.5);
+}
+
+TEST(Cluster, NamedClustersAreValidAndRoundTrip) {
+  for (const char* name : {"h200x8", "a100x4", "mi250x8"}) {
+    const Cluster cluster = named_cluster(name, 3);
+    EXPECT_NO_THROW(verify(cluster)) << name;
+    EXPECT_EQ(Json::parse(Json(cluster).dump()).get<Cluster>(), cluster) << name;
+  }
+  EXPECT_EQ(message_of([] { named_cluster("h100x8", 1); }),
+            "unknown cluster \"h100x8\"; known: h200x8, a100x4, mi250x8");
+  EXPECT_THAT(message_of([] { named_cluster("h200x8", 0); }), HasSubstr("at least 1 host, not 0"));
+}
+
+TEST(Cluster, VerifyNamesTheField) {
+  const Cluster good = cpu_cluster(2, Bytes(1 << 20), 2);
+  EXPECT_NO_THROW(verify(good));
+  const auto refusal = [&](auto change) {
+    Cluster bad = good;
+    change(bad);
+    return message_of([&] { verify(bad); });
+  };
+  EXPECT_THAT(refusal([](Cluster& c) { c.hosts.clear(); }), HasSubstr("hosts is empty"));
+  EXPECT_THAT(refusal([](Cluster& c) { c.hosts[0].devices = 0; }), HasSubstr("hosts[0].devices"));
+  EXPECT_THAT(refusal([](Cluster& c) { c.hosts[0].full_speed_devices = 0; }),
+              HasSubstr("hosts[0].full_speed_devices"));
+  EXPECT_THAT(refusal([](Cluster& c) { c.device.memory = Bytes(-5); }),
+              HasSubstr("device.memory must be finite and positive, not -5"));
+  EXPECT_THAT(refusal([](Cluster& c) { c.device.flops = std::numeric_limits<double>::infinity(); }),
+              HasSubstr("device.flops must be finite and positive, not inf"));
+  EXPECT_THAT(refusal([](Cluster& c) { c.device.memory_bandwidth = 0; }),
+              HasSubstr("device.memory_bandwidth"));
+  EXPECT_THAT(refusal([](Cluster& c) { c.in_host.bandwidth = 0; }), HasSubstr("in_host.bandwidth"));
+  EXPECT_THAT(refusal([](Cluster& c) { c.between_hosts.latency = Seconds(-1); }),
+              HasSubstr("between_hosts.latency"));
+}
+
+TEST(Cluster, JsonErrorsNameTheKey) {
+  Json j = named_cluster("h200x8", 1);
+  j["device"].erase("flops");
+  EXPECT_EQ(message_of([&] { j.get<Cluster>(); }), "cluster device: missing key \"flops\"");
+}
+
+}  // namespace
+}  // namespace nereus

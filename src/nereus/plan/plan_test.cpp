@@ -1,0 +1,88 @@
+#include "nereus/plan/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace nereus {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr ModelStage kActorGeneration{Role::kActor, Stage::kGeneration};
+constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
+
+// Generation tp1·pp1·dp4 and training tp2·pp1·dp2 on devices 0:0 to 0:3.
+Plan four_devices() {
+  return {{{.model_stage = kActorGeneration, .units = {{{0, 0}}, {{0, 1}}, {{0, 2}}, {{0, 3}}}},
+           {.model_stage = kActorTraining,
+            .layout = {.tp = 2, .pp = 1},
+            .units = {{{0, 0}, {0, 1}}, {{0, 2}, {0, 3}}},
+            .micro_batch = 8,
+            .recompute = true}}};
+}
+
+TEST(Plan, RanksCountTpFastest) {
+  const Layout layout{.tp = 2, .pp = 3};
+  EXPECT_EQ(rank_at(layout, 0), (Rank{0, 0}));
+  EXPECT_EQ(rank_at(layout, 1), (Rank{1, 0}));
+  EXPECT_EQ(rank_at(layout, 4), (Rank{0, 2}));
+}
+
+TEST(Plan, FindAndDevices) {
+  const Plan plan = four_devices();
+  EXPECT_EQ(find(plan, {Role::kCritic, Stage::kTraining}), nullptr);
+  EXPECT_EQ(at(plan, kActorTraining).layout.tp, 2);
+  EXPECT_EQ(devices_of(plan).size(), 4);
+  try {
+    at(plan, {Role::kCritic, Stage::kTraining});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInternal);
+    EXPECT_THAT(error.what(), HasSubstr("critic/training"));
+  }
+}
+
+TEST(Plan, TextForPeople) {
+  EXPECT_EQ(to_string(four_devices()),
+            "actor/generation tp1·pp1·dp4 mb1 [0:0][0:1][0:2][0:3]\n"
+            "actor/training tp2·pp1·dp2 mb8 recompute [0:0 0:1][0:2 0:3]\n");
+}
+
+TEST(Plan, JsonIsThePublishedFormat) {
+  EXPECT_EQ(Json(at(four_devices(), kActorTraining)),
+            Json::parse(R"({"role": "actor", "stage": "training", "tp": 2, "pp": 1, "dp": 2,
+              "units": [["0:0", "0:1"], ["0:2", "0:3"]], "micro_batch": 8, "recompute": true,
+              "offload": false})"));
+  const Json j = four_devices();
+  ASSERT_TRUE(j.is_object());
+  EXPECT_EQ(j.at("stages").size(), 2u);
+  EXPECT_EQ(Json::parse(j.dump()).get<Plan>(), four_devices());
+}
+
+TEST(Plan, JsonMayOmitDefaultsAndOrder) {
+  const Plan plan = Json::parse(R"({"stages": [
+    {"role": "critic", "stage": "training", "tp": 1, "pp": 1, "units": [["0:1"]]},
+    {"role": "actor", "stage": "training", "tp": 1, "pp": 1, "units": [["0:0"]]}]})");
+  EXPECT_EQ(plan.stages[0].model_stage, kActorTraining);
+  EXPECT_EQ(plan.stages[1].micro_batch, 1);
+}
+
+TEST(Plan, JsonErrors) {
+  Json j = at(four_devices(), kActorTraining);
+  j["dp"] = 3;
+  try {
+    j.get<StagePlan>();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("actor/training: dp 3 but 2 units"));
+  }
+  j.erase("dp");
+  j["units"] = {{"0:0", "zero"}};
+  EXPECT_THROW(j.get<StagePlan>(), Error);
+  EXPECT_THROW(Json::object().get<Plan>(), Error);
+}
+
+}  // namespace
+}  // namespace nereus

@@ -1,0 +1,63 @@
+#include "nereus/workflow/workflow.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace nereus {
+namespace {
+
+using ::testing::ElementsAre;
+
+std::vector<std::string> names_in_order(const Workflow& workflow) {
+  std::vector<std::string> names;
+  for (int node : topological_order(workflow)) {
+    names.push_back(workflow.nodes[static_cast<size_t>(node)].name);
+  }
+  return names;
+}
+
+TEST(Workflow, PpoStepInOrder) {
+  EXPECT_THAT(names_in_order(ppo_workflow(true)),
+              ElementsAre("gen", "old_log_prob", "ref", "values", "reward", "adv", "update_critic",
+                          "update_actor", "update_weights"));
+  EXPECT_THAT(names_in_order(ppo_workflow(false)),
+              ElementsAre("gen", "old_log_prob", "values", "reward", "adv", "update_critic",
+                          "update_actor", "update_weights"));
+}
+
+TEST(Workflow, PlacesOnlyWhatHoldsState) {
+  EXPECT_THAT(model_stages(ppo_workflow(true)),
+              ElementsAre(ModelStage{Role::kActor, Stage::kGeneration},
+                          ModelStage{Role::kActor, Stage::kTraining},
+                          ModelStage{Role::kCritic, Stage::kTraining},
+                          ModelStage{Role::kReference, Stage::kInference}));
+  EXPECT_EQ(model_stages(ppo_workflow(false)).size(), 3u);
+}
+
+TEST(Workflow, OrderIsStableAndRefusesCycles) {
+  Workflow workflow{"test", {{"a"}, {"b"}, {"c"}, {"d"}}, {{3, 0}, {2, 1}}};
+  EXPECT_THAT(names_in_order(workflow), ElementsAre("c", "b", "d", "a"));
+  workflow.edges.emplace_back(1, 2);
+  try {
+    topological_order(workflow);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInternal);
+  }
+}
+
+TEST(Workflow, Json) {
+  const Json j = ppo_workflow(true);
+  EXPECT_EQ(j.at("algorithm"), "gae");
+  EXPECT_EQ(j.at("nodes").at(0), Json::parse(R"({"name": "gen", "pass": "generate",
+    "role": "actor", "stage": "generation"})"));
+  EXPECT_EQ(j.at("nodes").at(4), Json::parse(R"({"name": "reward", "pass": "reward"})"));
+  EXPECT_EQ(j.at("edges").at(0), Json::parse(R"({"from": "gen", "to": "old_log_prob"})"));
+  EXPECT_EQ(j.at("edges").size(), ppo_workflow(true).edges.size());
+}
+
+}  // namespace
+}  // namespace nereus
