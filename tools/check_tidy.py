@@ -1,0 +1,74 @@
+"""Runs clang-tidy over the sources, two files at a time.
+
+Usage: check_tidy.py [ROOM …]      all rooms if none is named
+
+A file that passed is not checked again until it, a header of ours that it includes, or .clang-tidy changes.
+"""
+
+import concurrent.futures
+import hashlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+BUILD = ROOT / "build" / "tidy"
+INCLUDE = re.compile(r'^\s*#\s*include\s*"(nereus/[^"]+)"', re.MULTILINE)
+
+
+def configure():
+    """Compile commands without precompiled headers: gcc's are of no use to clang."""
+    subprocess.run(
+        ["cmake", "-S", ROOT, "-B", BUILD, "-G", "Ninja", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
+         "-DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON"],
+        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return json.loads((BUILD / "compile_commands.json").read_text())
+
+
+def fingerprint(file):
+    """A hash of the file and of all our headers that it includes, directly or not."""
+    seen, todo = {}, [file]
+    while todo:
+        current = todo.pop()
+        if current in seen or not current.exists():
+            continue
+        seen[current] = current.read_text()
+        todo += [ROOT / "src" / name for name in INCLUDE.findall(seen[current])]
+    text = (ROOT / ".clang-tidy").read_text() + "".join(seen[key] for key in sorted(seen))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def check(file):
+    tidy = pathlib.Path(sys.executable).with_name("clang-tidy")
+    result = subprocess.run([tidy, "-p", BUILD, "--quiet", file], check=False, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return result.returncode == 0, result.stdout
+
+
+def main():
+    wanted = sys.argv[1:]
+    files = sorted({pathlib.Path(command["file"]) for command in configure()})
+    files = [file for file in files if ROOT / "src" in file.parents
+             and (not wanted or file.relative_to(ROOT / "src" / "nereus").parts[0] in wanted)]
+    passed = BUILD / "passed"
+    passed.mkdir(exist_ok=True)
+    todo = [(file, passed / fingerprint(file)) for file in files]
+    todo = [(file, stamp) for file, stamp in todo if not stamp.exists()]
+    failed = 0
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = pool.map(check, [file for file, _ in todo])
+        for (file, stamp), (fine, output) in zip(todo, results):
+            if fine:
+                stamp.touch()
+            else:
+                failed += 1
+                print(f"{file.relative_to(ROOT)}:\n{output}", flush=True)
+    print(f"clang-tidy: {len(files)} files, {len(todo)} checked now, {failed} with problems")
+    return 1 if failed or not files else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
