@@ -21,7 +21,7 @@ ModelSpec tiny(const std::string& type) {
                  .vocab_size = 37,  // no tp but 1 divides it
                  .hidden_size = 16,
                  .intermediate_size = 22,
-                 .num_layers = 3,  // nor pp
+                 .num_layers = 3,  // pp 2 does not divide it
                  .num_heads = 4,
                  .num_kv_heads = 2,  // fewer than tp 4
                  .head_dim = 8,
@@ -140,7 +140,7 @@ TEST_P(LayoutTest, AllLayoutsAgree) {
   const ModelSpec spec = tiny(GetParam());
   const Results expected = run(spec, {1, 1}, false);
   for (const int tp : {1, 2, 4}) {
-    for (const int pp : {1, 2, 3}) {
+    for (const int pp : {1, 2}) {
       for (const bool recompute : {false, true}) {
         SCOPED_TRACE(to_string(Layout{tp, pp}) + (recompute ? " recompute" : ""));
         const Results results = run(spec, {tp, pp}, recompute);
