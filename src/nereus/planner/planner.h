@@ -11,11 +11,12 @@
 namespace nereus {
 
 struct PlannerOptions {
-  double headroom = 0.1;             // share of device memory kept free
-  std::vector<int> micro_batches;    // allowed values; empty: powers of two up to the mini-batch
-  bool allow_recompute = true;       // may trade time for activation memory
-  int keep = 8;                      // runners-up to report
-  double tolerance = 0.2;            // runners-up are at most this much slower than the best
+  double headroom = 0.1;           // share of device memory kept free
+  std::vector<int> micro_batches;  // allowed values; empty: powers of two up to the mini-batch
+  bool allow_recompute = true;     // may trade time for activation memory
+  bool use_all_devices = false;    // only the largest dp of each layout, even if fewer were faster
+  int keep = 8;                    // runners-up to report
+  double tolerance = 0.2;          // runners-up are at most this much slower than the best
 };
 
 struct Candidate {
@@ -38,8 +39,8 @@ struct PlanChoice {
 
 // Exhaustive over power-of-two tp × pp (tp within a host), dp, micro-batch and recompute for each
 // model-stage, colocated on `pool`; deterministic. Among equally fast plans prefers fewer changes
-// from `current` (may be null), then the smaller tp·pp. Non-power-of-two pools use as many devices as
-// a layout allows. Errors say what is closest to fitting and by how much it fails.
+// from `current` (may be null), then the smaller tp·pp. Non-power-of-two pools use as many devices
+// as a layout allows. Errors say what is closest to fitting and by how much it fails.
 Expected<PlanChoice> choose_plan(const JobSpec& job, const Cluster& cluster, const DevicePool& pool,
                                  const Calibration& calibration, const PlannerOptions& options,
                                  const Plan* current = nullptr);

@@ -1,0 +1,227 @@
+#include "nereus/planner/planner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "nereus/cost/test_job.h"
+#include "nereus/planner/placement.h"
+
+namespace nereus {
+namespace {
+
+using testing::HasSubstr;
+
+// Every placement, micro-batch and recomputation of one model-stage, written down naively.
+std::vector<StagePlan> all_stage_plans(ModelStage model_stage, const JobSpec& job,
+                                       const DevicePool& pool,
+                                       const std::vector<int>& micro_batches) {
+  std::vector<StagePlan> plans;
+  for (int tp : {1, 2, 4}) {
+    for (int pp : {1, 2, 4}) {
+      for (int dp = 1; dp <= most_units({tp, pp}, pool); ++dp) {
+        for (int size : micro_batches) {
+          for (bool recompute : {false, true}) {
+            if (recompute && model_stage.stage != Stage::kTraining) continue;
+            if (model_stage.stage == Stage::kGeneration && size != micro_batches.front()) continue;
+            plans.push_back(place(model_stage, {tp, pp}, dp, size, recompute, pool));
+          }
+        }
+      }
+    }
+  }
+  EXPECT_LE(most_units({8, 1}, pool), 0);
+  EXPECT_GE(job.model(model_stage.role).num_layers, 4);
+  return plans;
+}
+
+struct Outcome {
+  Seconds step;
+  Bytes peak;
+};
+
+// The step time and peak of every plan there is.
+std::vector<Outcome> enumerate(const JobSpec& job, const Cluster& cluster, const DevicePool& pool,
+                               const std::vector<int>& micro_batches) {
+  std::vector<std::vector<StagePlan>> choices;
+  for (ModelStage model_stage : model_stages(job.workflow)) {
+    choices.push_back(all_stage_plans(model_stage, job, pool, micro_batches));
+  }
+  std::vector<Outcome> outcomes;
+  std::vector<size_t> digits(choices.size());
+  while (true) {
+    Plan plan;
+    for (size_t i = 0; i < choices.size(); ++i) plan.stages.push_back(choices[i][digits[i]]);
+    Bytes peak;
+    for (const auto& [device, bytes] : predict_memory(plan, job, {}).peak) {
+      peak = std::max(peak, bytes);
+    }
+    outcomes.push_back({predict_step(plan, job, cluster, {}).total, peak});
+    size_t i = 0;
+    while (i < digits.size() && ++digits[i] == choices[i].size()) digits[i++] = 0;
+    if (i == digits.size()) return outcomes;
+  }
+}
+
+// For budgets from far too small to ample: choose_plan finds the fastest step of the enumeration.
+void expect_optimal(JobSpec job, int devices, const std::vector<int>& micro_batches) {
+  Cluster cluster = cpu_cluster(devices, Bytes(1 << 30), 2);
+  const DevicePool pool = all_devices(cluster);
+  const std::vector<Outcome> outcomes = enumerate(job, cluster, pool, micro_batches);
+  Bytes least(std::numeric_limits<int64_t>::max()), most;
+  for (const Outcome& outcome : outcomes) {
+    least = std::min(least, outcome.peak);
+    most = std::max(most, outcome.peak);
+  }
+  int infeasible = 0;
+  for (int i = -1; i <= 24; ++i) {
+    const Bytes budget = least + (most - least) * (std::pow(i, 3) / std::pow(24, 3)) + Bytes(i);
+    Seconds fastest(std::numeric_limits<double>::infinity());
+    for (const Outcome& outcome : outcomes) {
+      if (outcome.peak <= budget) fastest = std::min(fastest, outcome.step);
+    }
+    cluster.device.memory = budget;
+    const Expected<PlanChoice> choice =
+        choose_plan(job, cluster, pool, {}, {.headroom = 0, .micro_batches = micro_batches});
+    ASSERT_EQ(choice.has_value(), std::isfinite(fastest.count())) << i;
+    if (!choice) {
+      ++infeasible;
+      continue;
+    }
+    EXPECT_NEAR(choice->best.latency.total.count(), fastest.count(), 2e-9) << i;
+    EXPECT_TRUE(memory_violations(choice->best.memory, cluster, 0).empty()) << i;
+  }
+  EXPECT_EQ(infeasible, 1);
+}
+
+TEST(Planner, EqualsExhaustiveEnumerationOnTwoDevices) {
+  expect_optimal(stories_job(128), 2, {4, 16});
+}
+
+TEST(Planner, EqualsExhaustiveEnumerationOnFourDevices) {
+  JobSpec job = stories_job(64);
+  job.workflow = ppo_workflow(false);
+  expect_optimal(job, 4, {2, 8});
+}
+
+TEST(Planner, AlternativesFitAndAreSortedWithinTheTolerance) {
+  const JobSpec job = stories_job(128);
+  const Cluster cluster = cpu_cluster(4, Bytes(60 << 20), 2);
+  const PlannerOptions options{.keep = 5, .tolerance = 0.5};
+  const auto choice = choose_plan(job, cluster, all_devices(cluster), {}, options);
+  ASSERT_TRUE(choice) << choice.error();
+  EXPECT_EQ(choice->alternatives.size(), 5);
+  Seconds last = choice->best.latency.total;
+  for (const Candidate& candidate : choice->alternatives) {
+    EXPECT_GE(candidate.latency.total.count(), last.count() - 1e-9);
+    EXPECT_TRUE(memory_violations(candidate.memory, cluster, options.headroom).empty());
+    last = candidate.latency.total;
+  }
+  EXPECT_LE(last / choice->best.latency.total, 1.5);
+}
+
+TEST(Planner, MoreMemoryIsNeverSlower) {
+  const JobSpec job = stories_job(128);
+  Seconds before(std::numeric_limits<double>::infinity());
+  for (int mebibytes : {8, 10, 12, 16, 24, 48, 96, 1024}) {
+    const Cluster cluster = cpu_cluster(4, Bytes(int64_t{mebibytes} << 20), 2);
+    const auto choice = choose_plan(job, cluster, all_devices(cluster), {}, {});
+    if (!choice) continue;
+    EXPECT_LE(choice->best.latency.total.count(), before.count() + 1e-9);
+    before = choice->best.latency.total;
+  }
+  EXPECT_TRUE(std::isfinite(before.count()));
+}
+
+TEST(Planner, TheFastestThatDoNotFitAreReported) {
+  const JobSpec job = stories_job(128);
+  const Cluster cluster = cpu_cluster(4, Bytes(16 << 20), 2);
+  const auto choice = choose_plan(job, cluster, all_devices(cluster), {}, {});
+  ASSERT_TRUE(choice) << choice.error();
+  ASSERT_FALSE(choice->rejected.empty());
+  EXPECT_THAT(choice->rejected.front().why, HasSubstr("does not fit: device 0:0 needs"));
+  EXPECT_LT(choice->rejected.front().step, choice->best.latency.total);
+}
+
+TEST(Planner, InfeasibleNamesTheClosestPlanAndWhatItLacks) {
+  const JobSpec job = stories_job(128);
+  const Cluster cluster = cpu_cluster(2, Bytes(2 << 20), 2);
+  const auto choice = choose_plan(job, cluster, all_devices(cluster), {}, {});
+  ASSERT_FALSE(choice);
+  EXPECT_THAT(choice.error(), HasSubstr("no plan fits 2 devices of 2.00 MiB"));
+  EXPECT_THAT(choice.error(), HasSubstr("actor/training tp"));
+  EXPECT_THAT(choice.error(), HasSubstr("device 0:0 needs"));
+  EXPECT_FALSE(choose_plan(job, cluster, DevicePool(), {}, {}));
+}
+
+// Five sequences on three or on four units: the fullest unit has two either way.
+TEST(Planner, EquallyFastPlansKeepTheCurrentOne) {
+  JobSpec job = stories_job();
+  job.workload.samples = job.workload.mini_batch = 5;
+  const Cluster cluster = cpu_cluster(4, Bytes(1 << 30), 4);
+  const auto plan_for = [&](const Plan* current) {
+    return choose_plan(job, cluster, all_devices(cluster), {}, {}, current)->best.plan;
+  };
+  const Plan first = plan_for(nullptr);
+  const StagePlan& reference = first.stages.back();
+  Plan other = first;
+  other.stages.back() = place(reference.model_stage, reference.layout, reference.dp() == 3 ? 4 : 3,
+                              reference.micro_batch, false, all_devices(cluster));
+  EXPECT_EQ(plan_for(&first), first);
+  EXPECT_EQ(plan_for(&other), other);
+}
+
+TEST(Planner, TensorGroupsStayInAHostAndOddDevicesAreLeftOut) {
+  const DevicePool pool({{0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}, {1, 2}, {1, 3}});
+  EXPECT_EQ(most_units({2, 1}, pool), 3);
+  EXPECT_EQ(most_units({2, 2}, pool), 1);
+  EXPECT_EQ(most_units({4, 1}, pool), 1);
+  EXPECT_EQ(most_units({8, 1}, pool), 0);
+  const StagePlan stage = place({Role::kActor, Stage::kTraining}, {2, 1}, 3, 1, false, pool);
+  const std::vector<std::vector<DeviceId>> units = {
+      {{1, 0}, {1, 1}}, {{1, 2}, {1, 3}}, {{0, 0}, {0, 1}}};
+  EXPECT_EQ(stage.units, units);
+  EXPECT_THROW(place({}, {2, 1}, 4, 1, false, pool), Error);
+}
+
+TEST(Planner, UsesAllDevicesIfTold) {
+  const JobSpec job = stories_job();
+  const Cluster cluster = cpu_cluster(4, Bytes(1 << 30), 2);  // two cores: two devices are enough
+  const auto free = choose_plan(job, cluster, all_devices(cluster), {}, {});
+  const auto all = choose_plan(job, cluster, all_devices(cluster), {}, {.use_all_devices = true});
+  ASSERT_TRUE(free && all);
+  EXPECT_EQ(devices_of(free->best.plan).size(), 2);
+  for (const StagePlan& stage : all->best.plan.stages) {
+    EXPECT_EQ(stage.dp() * stage.layout.devices(), 4);
+  }
+}
+
+TEST(Planner, SixteenDevicesGiveAPlanThatVerifies) {
+  const JobSpec job = large_job();
+  const Cluster cluster = named_cluster("h200x8", 2);
+  const DevicePool pool = all_devices(cluster);
+  const auto choice = choose_plan(job, cluster, pool, {}, {});
+  ASSERT_TRUE(choice) << choice.error();
+  verify(choice->best.plan, pool, job);
+  EXPECT_EQ(devices_of(choice->best.plan).size(), 16);
+}
+
+TEST(Planner, JsonHasTheDocumentedKeys) {
+  const JobSpec job = stories_job();
+  const Cluster cluster = cpu_cluster(4, Bytes(64 << 20), 2);
+  const auto choice = choose_plan(job, cluster, all_devices(cluster), {}, {});
+  ASSERT_TRUE(choice) << choice.error();
+  const Json j = to_json(*choice, {});
+  EXPECT_EQ(j.at("plan").get<Plan>(), choice->best.plan);
+  const double step = j.at("step_s");
+  EXPECT_LT(j.at("step_s_low").get<double>(), step);
+  EXPECT_GT(j.at("step_s_high").get<double>(), step);
+  EXPECT_EQ(j.at("stages_s").size(), job.workflow.nodes.size());
+  EXPECT_TRUE(j.at("memory").at(0).contains("component"));
+  EXPECT_TRUE(j.at("runners_up").at(0).contains("why"));
+}
+
+}  // namespace
+}  // namespace nereus
