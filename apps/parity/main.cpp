@@ -1,0 +1,216 @@
+// nereus_parity MODEL REQUEST OUTPUT: runs the samples of REQUEST (JSON) through a Hugging Face
+// model directory under the request's layout, and writes to the folder OUTPUT
+//   tensors.safetensors  "logits.I" [T, vocab] and "log_probs.I" [response] of sample I, and
+//                        "grad.NAME": gradient of the mean negative log-probability of all response
+//                        tokens
+//   greedy.json          greedy continuations of the prompts
+// for tests/parity to compare. REQUEST: {"tp", "pp", "dp", "dtype", "recompute", "max_new_tokens",
+// "samples": [{"prompt": […], "response": […]}, …]}.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <mutex>
+#include <utility>
+
+#include "nereus/data/files.h"
+#include "nereus/data/hf_model.h"
+#include "nereus/nn/generate.h"
+#include "nereus/nn/pipeline.h"
+#include "nereus/nn/testing.h"
+
+namespace nereus {
+
+namespace {
+
+constexpr int64_t kMicroBatch = 2;
+
+struct Sample {
+  size_t index = 0;  // in the request
+  std::vector<int64_t> prompt;
+  std::vector<int64_t> response;
+  std::vector<int64_t> tokens() const {
+    std::vector<int64_t> all = prompt;
+    all.insert(all.end(), response.begin(), response.end());
+    return all;
+  }
+};
+
+struct Request {
+  Layout layout;
+  int dp = 1;
+  DType dtype = DType::kFloat32;
+  bool recompute = false;
+  int64_t max_new_tokens = 0;
+  std::vector<Sample> samples;
+  int64_t response_tokens = 0;
+};
+
+struct Results {
+  std::mutex mutex;
+  TensorMap tensors;
+  ParameterMap gradients;
+  std::vector<std::vector<int64_t>> greedy;
+};
+
+Request read_request(const std::filesystem::path& file) {
+  const std::string where = file.string();
+  const Json j = parse_json(read_text(file), where);
+  Request request{.layout = {require<int>(j, "tp", where), require<int>(j, "pp", where)},
+                  .dp = require<int>(j, "dp", where),
+                  .dtype = parse_dtype(require<std::string>(j, "dtype", where)),
+                  .recompute = optional<bool>(j, "recompute", false, where),
+                  .max_new_tokens = require<int64_t>(j, "max_new_tokens", where)};
+  for (const Json& sample : require<Json>(j, "samples", where)) {
+    request.samples.push_back({request.samples.size(),
+                               require<std::vector<int64_t>>(sample, "prompt", where),
+                               require<std::vector<int64_t>>(sample, "response", where)});
+    request.response_tokens += std::ssize(request.samples.back().response);
+  }
+  return request;
+}
+
+// Right-padded micro-batches in the order of the samples.
+std::vector<MicroBatch> micro_batches(const std::vector<Sample>& samples, at::Device device) {
+  std::vector<MicroBatch> batches;
+  for (size_t begin = 0; begin < samples.size(); begin += kMicroBatch) {
+    const size_t end = std::min(samples.size(), begin + kMicroBatch);
+    int64_t longest = 0;
+    for (size_t i = begin; i < end; ++i) {
+      longest = std::max(longest, std::ssize(samples[i].tokens()));
+    }
+    at::Tensor tokens = at::zeros({static_cast<int64_t>(end - begin), longest}, at::kLong);
+    std::vector<int64_t> predicts, targets;
+    for (size_t i = begin; i < end; ++i) {
+      const int64_t row = static_cast<int64_t>(i - begin);
+      std::ranges::copy(samples[i].tokens(), tokens.data_ptr<int64_t>() + row * longest);
+      const int64_t first = row * longest + std::ssize(samples[i].prompt) - 1;
+      for (size_t t = 0; t < samples[i].response.size(); ++t) {
+        predicts.push_back(first + static_cast<int64_t>(t));
+        targets.push_back(samples[i].response[t]);
+      }
+    }
+    batches.push_back({.tokens = tokens.to(device),
+                       .predicts = at::tensor(predicts, at::kLong).to(device),
+                       .targets = at::tensor(targets, at::kLong).to(device)});
+  }
+  return batches;
+}
+
+// Logits of all positions of one sequence on the last stage: [T, vocab].
+at::Tensor all_logits(const testing::UnitRank& unit, const at::Tensor& tokens) {
+  const at::NoGradGuard no_grad;
+  const DecoderStage& stage = unit.stage;
+  at::Tensor hidden;
+  if (stage.is_first()) {
+    hidden = stage.embed(tokens);
+  } else {
+    hidden = at::empty({1, tokens.size(1), stage.spec().hidden_size}, stage.options());
+    unit.pp.recv(hidden, unit.rank.pp - 1);
+  }
+  for (int layer = stage.layers().begin; layer < stage.layers().end; ++layer) {
+    hidden = stage.block(layer, hidden);
+  }
+  if (stage.is_last()) return unit.tp.all_gather(stage.logits(hidden.flatten(0, 1)), 1);
+  unit.pp.send(hidden, unit.rank.pp + 1);
+  return {};
+}
+
+void store_outputs(const testing::UnitRank& unit, const std::vector<Sample>& samples,
+                   const std::vector<MicroBatch>& batches, Results& results) {
+  const at::Device device = unit.stage.options().device();
+  for (const Sample& sample : samples) {
+    const at::Tensor tokens = at::tensor(sample.tokens(), at::kLong).unsqueeze(0).to(device);
+    const at::Tensor logits = all_logits(unit, tokens);
+    const std::lock_guard lock(results.mutex);
+    if (logits.defined()) {
+      results.tensors["logits." + std::to_string(sample.index)] = logits.to(at::kCPU);
+    }
+  }
+  const std::vector<TokenOutputs> outputs = run_forward(unit.stage, unit.pp, batches, {});
+  if (!unit.stage.is_last()) return;
+  std::vector<at::Tensor> all;
+  for (const TokenOutputs& output : outputs) all.push_back(output.log_probs.to(at::kCPU));
+  at::Tensor log_probs = at::cat(all);
+  const std::lock_guard lock(results.mutex);
+  for (const Sample& sample : samples) {
+    const int64_t count = std::ssize(sample.response);
+    results.tensors["log_probs." + std::to_string(sample.index)] =
+        log_probs.narrow(0, 0, count).clone();
+    log_probs = log_probs.narrow(0, count, log_probs.size(0) - count);
+  }
+}
+
+void generate_greedy(const testing::UnitRank& unit, const std::vector<Sample>& samples,
+                     const Request& request, Results& results) {
+  std::vector<GenerationRequest> requests;
+  for (const Sample& sample : samples) requests.push_back({sample.index, sample.prompt});
+  const GenerationOptions options{.sampling = {.greedy = true},
+                                  .max_new_tokens = request.max_new_tokens,
+                                  .eos_token_ids = unit.stage.spec().eos_token_ids};
+  const auto generated = generate(unit.stage, unit.tp, unit.pp, requests, options);
+  if (unit.index != 0) return;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    results.greedy[samples[i].index] = generated[i].tokens;
+  }
+}
+
+// One replica: everything for its samples; gradients are added to those of the other replicas.
+void run_unit(const ParameterMap& model, const ModelSpec& spec, const Request& request,
+              const std::vector<Sample>& samples, const std::string& device, Results& results) {
+  const auto device_of = [&](int index) {
+    return at::Device(device == "cpu" ? device : device + ":" + std::to_string(index));
+  };
+  testing::on_unit(model, spec, request.layout, device_of, [&](const testing::UnitRank& unit) {
+    const auto batches = micro_batches(samples, unit.stage.options().device());
+    store_outputs(unit, samples, batches, results);
+    generate_greedy(unit, samples, request, results);
+    run_1f1b(unit.stage, unit.pp, batches, {.recompute = request.recompute},
+             [&](const TokenOutputs& outputs, int) {
+               return outputs.log_probs.sum() / -static_cast<double>(request.response_tokens);
+             });
+    const std::lock_guard lock(results.mutex);
+    testing::add_gradients(results.gradients, spec, request.layout, unit);
+  });
+}
+
+void run(const std::filesystem::path& directory, const std::filesystem::path& request_file,
+         const std::filesystem::path& output, const std::string& device) {
+  const ModelSpec spec = read_model_spec(directory);
+  const Request request = read_request(request_file);
+  const ParameterMap model = read_model(directory, spec, request.dtype);
+  Results results;
+  results.greedy.resize(request.samples.size());
+  for (int replica = 0; replica < request.dp; ++replica) {
+    std::vector<Sample> share;
+    for (const Sample& sample : request.samples) {
+      if (static_cast<int>(sample.index) % request.dp == replica) share.push_back(sample);
+    }
+    run_unit(model, spec, request, share, device, results);
+  }
+  for (const auto& [name, gradient] : results.gradients) {
+    results.tensors["grad." + name] = gradient;
+  }
+  write_safetensors(output / "tensors.safetensors", results.tensors);
+  write_text(output / "greedy.json", Json(results.greedy).dump());
+}
+
+}  // namespace
+
+}  // namespace nereus
+
+int main(int argc, char** argv) {
+  CLI::App app("Runs a model under a layout and writes what tests/parity compares");
+  std::string model, request, output, device = "cpu";
+  app.add_option("model", model, "Hugging Face model directory")->required();
+  app.add_option("request", request, "JSON file")->required();
+  app.add_option("output", output, "folder for the results")->required();
+  app.add_option("--device", device, "cpu, or cuda: rank r runs on cuda:r")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  try {
+    nereus::run(model, request, output, device);
+  } catch (const std::exception& error) {
+    std::cerr << "nereus_parity: " << error.what() << '\n';
+    return 1;
+  }
+}
