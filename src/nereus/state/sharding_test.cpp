@@ -48,7 +48,7 @@ TEST(Sharding, PrimaryShardsAreThePartitionOfEveryTensor) {
       for (int index = 0; index < layout.devices(); ++index) {
         const Rank rank = rank_at(layout, index);
         const auto box = shard(tensor, spec.num_layers, layout, rank);
-        RC_ASSERT(!box || contains(whole(tensor.shape), *box));
+        if (box) RC_ASSERT(contains(whole(tensor.shape), *box));
         if (is_primary(tensor, spec.num_layers, layout, rank)) primary.push_back(*box);
       }
       int64_t sum = 0;
