@@ -35,6 +35,7 @@ TEST(Text, NearestSuggestsTyposOnly) {
 
 TEST(Text, NearestPrefersTheCloserCandidate) {
   EXPECT_EQ(nearest("ppo_epoch", std::vector<std::string>{"no_epoch", "ppo_epochs"}), "ppo_epochs");
+  EXPECT_EQ(nearest("abc", std::vector<std::string>{"abd", "abe"}), "abd");  // first of equals
 }
 
 TEST(Text, FormatNumber) {

@@ -97,6 +97,15 @@ TEST(HfConfig, RoundTrip) {
   }
 }
 
+TEST(HfConfig, HeadDimDefaultsAsInTransformers) {
+  Json config = Json::parse(kQwen3);
+  config.erase("head_dim");
+  EXPECT_EQ(parse_model_config(config, "x").head_dim, 128);
+  config["model_type"] = "qwen2";
+  config["architectures"] = {"Qwen2ForCausalLM"};
+  EXPECT_EQ(parse_model_config(config, "x").head_dim, 1024 / 16);
+}
+
 TEST(HfConfig, WritesTransformersClassNames) {
   const ModelSpec spec = parse(kStories);
   EXPECT_EQ(to_hf_config(spec, DType::kFloat32).at("architectures").dump(),

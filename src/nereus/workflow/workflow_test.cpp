@@ -56,6 +56,8 @@ TEST(Workflow, Json) {
     "role": "actor", "stage": "generation"})"));
   EXPECT_EQ(j.at("nodes").at(4), Json::parse(R"({"name": "reward", "pass": "reward"})"));
   EXPECT_EQ(j.at("edges").at(0), Json::parse(R"({"from": "gen", "to": "old_log_prob"})"));
+  EXPECT_EQ(j.at("edges").back(),
+            Json::parse(R"({"from": "update_actor", "to": "update_weights"})"));
   EXPECT_EQ(j.at("edges").size(), ppo_workflow(true).edges.size());
 }
 
