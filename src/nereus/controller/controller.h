@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "nereus/controller/decision.h"
 #include "nereus/controller/monitor.h"
@@ -11,8 +12,10 @@
 namespace nereus {
 
 struct ControllerOptions {
-  bool enabled = true;            // false: only urgent transitions (the plan no longer fits or exists)
-  double gamma = 0.5;             // payback: transition ≤ gamma · H · gain; 0: urgent ones only
+  bool enabled = true;  // false: only urgent transitions (the plan no longer fits or exists)
+  double gamma = 0.5;   // payback: transition ≤ gamma · H · gain; 0: urgent ones only
+  // A gain below this share of the step is noise, not a reason to move.
+  double min_gain = 0.02;
   MonitorOptions monitor;
   PlannerOptions planner;
 };
@@ -20,7 +23,7 @@ struct ControllerOptions {
 // One per job, on host 0. Not thread-safe. Same reports, same decisions.
 class Controller {
  public:
-  // `plan` is the plan in force at the start.
+  // `plan` is the plan in force at the start, on all devices of the cluster.
   Controller(JobSpec job, Cluster cluster, Plan plan, Calibration calibration,
              ControllerOptions options);
 
@@ -30,6 +33,7 @@ class Controller {
   void applied(const TransitionDag& dag, const TransitionReport& report);
 
   const Plan& plan() const { return plan_; }
+  // Its workload is that of the next step.
   const JobSpec& job() const { return job_; }
   const Calibration& calibration() const { return calibration_; }
 
@@ -38,8 +42,19 @@ class Controller {
   void restore(const Json& saved);
 
  private:
-  void learn(const StepReport& report);
-  Decision replan(const StepReport& report, Decision decision);
+  // What the next step brings, before anything is decided.
+  struct Outlook {
+    std::vector<DeviceId> lost;           // devices of the plan that will be gone
+    std::vector<std::string> violations;  // of the plan's memory
+  };
+  Outlook look_ahead(const DevicePool& next_pool) const;
+  // Fills in what triggered, how urgent it is and H; kNone if nothing did.
+  Decision triggered(Decision decision, const DevicePool& next_pool, const Outlook& outlook);
+  Decision replan(Decision decision, const Outlook& outlook) const;
+  // The decision if `candidate` were the plan to move to.
+  Decision consider(Decision decision, const Candidate& candidate) const;
+  // No transition: the job goes on if its plan can still run, else it is stranded.
+  Decision refused(Decision decision, const Outlook& outlook, const std::string& why) const;
 
   JobSpec job_;
   Cluster cluster_;

@@ -18,19 +18,19 @@ enum class Verdict { kNone, kKept, kRejected, kAdmitted, kStranded };
 struct Decision {
   int step = 0;
   Trigger trigger = Trigger::kNone;
-  std::string trigger_detail;              // "response length 32 → 46 (+44 %, threshold 30 %)"
-  std::map<std::string, double> signals;   // monitored values
+  std::string trigger_detail;             // "response length 32 → 46 (+44 %, threshold 30 %)"
+  std::map<std::string, double> signals;  // monitored values
   bool urgent = false;
-  Seconds current_step;                    // predicted, plan in force, next workload
-  Seconds best_step;                       // predicted, plan considered
+  Seconds current_step;  // predicted, plan in force, next workload
+  Seconds best_step;     // predicted, plan considered
   std::optional<Plan> best;
-  Seconds transition_s;                    // predicted
-  Seconds gain_s;                          // current_step - best_step
-  double horizon = 0;                      // H: expected steps until the signal's next crossing
+  Seconds transition_s;  // predicted
+  Seconds gain_s;        // current_step - best_step
+  double horizon = 0;    // H: expected steps until the signal's next crossing
   double gamma = 0;
   Verdict verdict = Verdict::kNone;
-  std::string reason;                      // a sentence with the numbers
-  std::optional<TransitionDag> transition; // set iff admitted
+  std::string reason;                       // a sentence with the numbers
+  std::optional<TransitionDag> transition;  // set iff admitted
 };
 
 std::string to_string(Trigger trigger);

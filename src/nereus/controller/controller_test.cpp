@@ -1,0 +1,222 @@
+#include "nereus/controller/controller.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "nereus/controller/fake_job.h"
+#include "nereus/cost/test_job.h"
+
+namespace nereus {
+namespace {
+
+using testing::HasSubstr;
+
+const DevicePool kTwo({{0, 0}, {0, 1}});
+
+// A controller and the machine it believes to steer: four devices that do not share cores.
+class ControllerTest : public testing::Test {
+ protected:
+  explicit ControllerTest(int64_t mebibytes = 64)
+      : cluster_(cpu_cluster(4, Bytes(mebibytes << 20), 4)), four_(all_devices(cluster_)) {}
+
+  Controller start(const Plan& plan) const {
+    return Controller(job_, cluster_, plan, truth_, options_);
+  }
+  Plan fastest(const DevicePool& pool) const {
+    return choose_plan(job_, cluster_, pool, truth_, options_.planner)->best.plan;
+  }
+  // The step that ended, and what follows.
+  Decision observe(Controller& controller, int step, const DevicePool& next_pool,
+                   int64_t next_length = 32) const {
+    JobSpec executed = job_;
+    executed.workload = controller.job().workload;
+    StepReport report = report_of(step, controller.plan(), executed, cluster_, next_pool, truth_);
+    report.next_workload = stories_job(next_length).workload;
+    return controller.observe(report);
+  }
+  // Carries an admitted transition out, as fast as predicted.
+  static void apply(Controller& controller, const Decision& decision) {
+    controller.applied(*decision.transition, {.measured = decision.transition_s});
+  }
+
+  JobSpec job_ = stories_job();
+  Cluster cluster_;
+  DevicePool four_;
+  Calibration truth_ = machine(0.02);
+  ControllerOptions options_;
+};
+
+TEST_F(ControllerTest, NothingHappensWithoutATrigger) {
+  Controller controller = start(fastest(four_));
+  for (int step = 0; step < 4; ++step) {
+    const Decision decision = observe(controller, step, four_);
+    EXPECT_EQ(decision.trigger, Trigger::kNone);
+    EXPECT_EQ(decision.verdict, Verdict::kNone);
+  }
+}
+
+TEST_F(ControllerTest, LostDevicesAreUrgentAndProfitIsWaived) {
+  options_.gamma = 0;
+  options_.enabled = false;
+  Controller controller = start(fastest(four_));
+  observe(controller, 0, four_);
+  const Decision decision = observe(controller, 1, kTwo);
+  EXPECT_EQ(decision.trigger, Trigger::kPoolChange);
+  EXPECT_THAT(decision.trigger_detail, HasSubstr("devices 4 → 2, gone: 0:2, 0:3"));
+  EXPECT_TRUE(decision.urgent);
+  ASSERT_EQ(decision.verdict, Verdict::kAdmitted) << decision.reason;
+  EXPECT_LT(decision.gain_s, Seconds());
+  EXPECT_THAT(decision.reason, HasSubstr("profit waived"));
+  verify(decision.transition->to, kTwo, job_);
+  apply(controller, decision);
+  EXPECT_EQ(controller.plan(), decision.transition->to);
+  EXPECT_EQ(observe(controller, 2, kTwo).verdict, Verdict::kNone);
+}
+
+// Grows from two devices to four at step 5 with the given γ.
+class GrowthTest : public ControllerTest {
+ protected:
+  Decision grow(double gamma, bool enabled = true) {
+    options_.gamma = gamma;
+    options_.enabled = enabled;
+    Controller controller = start(fastest(kTwo));
+    for (int step = 0; step < 5; ++step) observe(controller, step, kTwo);
+    return observe(controller, 5, four_);
+  }
+};
+
+TEST_F(GrowthTest, TheInequalityDecidesAtItsBoundary) {
+  const Decision decision = grow(0.5);
+  EXPECT_EQ(decision.trigger, Trigger::kPoolChange);
+  EXPECT_FALSE(decision.urgent);
+  ASSERT_GT(decision.gain_s, Seconds());
+  ASSERT_GT(decision.transition_s, Seconds());
+  EXPECT_GT(decision.horizon, 1);
+
+  const double gamma = decision.transition_s / decision.gain_s / decision.horizon;
+  const Decision admitted = grow(gamma * 1.000001);
+  EXPECT_EQ(admitted.verdict, Verdict::kAdmitted) << admitted.reason;
+  EXPECT_THAT(admitted.reason, HasSubstr("≥ transition"));
+  options_.planner.keep = 0;  // no cheaper alternatives
+  const Decision rejected = grow(gamma * 0.999999);
+  EXPECT_EQ(rejected.verdict, Verdict::kRejected) << rejected.reason;
+  EXPECT_THAT(rejected.reason, HasSubstr("< transition"));
+  EXPECT_FALSE(rejected.transition);
+}
+
+TEST_F(GrowthTest, GammaZeroAdmitsUrgentTransitionsOnly) {
+  EXPECT_EQ(grow(0).verdict, Verdict::kRejected);
+}
+
+TEST_F(GrowthTest, AdaptationOffKeepsThePlan) {
+  const Decision decision = grow(100, false);
+  EXPECT_EQ(decision.verdict, Verdict::kKept);
+  EXPECT_THAT(decision.reason, HasSubstr("adaptation is off"));
+}
+
+TEST_F(GrowthTest, ASmallGainIsNoReasonToMove) {
+  options_.min_gain = 0.99;
+  const Decision decision = grow(100);
+  EXPECT_EQ(decision.verdict, Verdict::kKept);
+  EXPECT_THAT(decision.reason, HasSubstr("does not exceed 99 %"));
+}
+
+TEST_F(ControllerTest, ALastingDriftIsAnsweredOnceEvenIfRejected) {
+  options_.gamma = 1e-12;
+  options_.planner.keep = 0;
+  Controller controller = start(uniform_plan(job_, {1, 1}, 1, 1));
+  observe(controller, 0, four_);
+  const Decision drift = observe(controller, 1, four_, 64);
+  EXPECT_EQ(drift.trigger, Trigger::kDrift);
+  EXPECT_THAT(drift.trigger_detail, HasSubstr("response_length 32 → 64 (+100 %, threshold 30 %)"));
+  EXPECT_EQ(drift.verdict, Verdict::kRejected) << drift.reason;
+  EXPECT_EQ(observe(controller, 2, four_, 64).trigger, Trigger::kNone);
+}
+
+TEST_F(ControllerTest, DriftLeadsToAFasterPlan) {
+  options_.gamma = 100;
+  Controller controller = start(uniform_plan(job_, {1, 1}, 1, 1));
+  observe(controller, 0, four_);
+  const Decision decision = observe(controller, 1, four_, 64);
+  ASSERT_EQ(decision.verdict, Verdict::kAdmitted) << decision.reason;
+  EXPECT_EQ(decision.trigger, Trigger::kDrift);
+  EXPECT_LT(decision.best_step, decision.current_step);
+  apply(controller, decision);
+  EXPECT_EQ(observe(controller, 2, four_, 64).verdict, Verdict::kNone);
+}
+
+class TightMemoryTest : public ControllerTest {
+ protected:
+  TightMemoryTest() : ControllerTest(24) {
+    options_.gamma = 0;
+    options_.monitor.length_threshold = 100;
+  }
+};
+
+TEST_F(TightMemoryTest, APredictedViolationIsAnsweredBeforeItHappens) {
+  const Plan plan = fastest(four_);
+  Controller controller = start(plan);
+  EXPECT_EQ(observe(controller, 0, four_).verdict, Verdict::kNone);
+  const Decision decision = observe(controller, 1, four_, 256);
+  EXPECT_EQ(decision.trigger, Trigger::kMemory);
+  EXPECT_TRUE(decision.urgent);
+  EXPECT_THAT(decision.trigger_detail, HasSubstr("device 0:0 needs"));
+  ASSERT_EQ(decision.verdict, Verdict::kAdmitted) << decision.reason;
+  const MemoryPrediction memory =
+      predict_memory(decision.transition->to, controller.job(), controller.calibration());
+  EXPECT_TRUE(memory_violations(memory, cluster_, 0.1).empty());
+}
+
+TEST_F(TightMemoryTest, StrandedIfNothingFits) {
+  Controller controller = start(fastest(four_));
+  const Decision decision = observe(controller, 0, four_, 100000);
+  EXPECT_EQ(decision.verdict, Verdict::kStranded);
+  EXPECT_THAT(decision.reason, HasSubstr("no plan fits 4 devices"));
+  EXPECT_THAT(decision.reason, HasSubstr("resume"));
+  EXPECT_FALSE(decision.transition);
+}
+
+TEST_F(ControllerTest, StrandedWithoutDevices) {
+  Controller controller = start(fastest(four_));
+  const Decision decision = observe(controller, 0, DevicePool());
+  EXPECT_EQ(decision.verdict, Verdict::kStranded);
+  EXPECT_THAT(decision.reason, HasSubstr("no device is available"));
+}
+
+TEST_F(ControllerTest, TheLastStepNeedsNoDecision) {
+  Controller controller = start(fastest(four_));
+  StepReport report = report_of(0, controller.plan(), job_, cluster_, DevicePool(), truth_);
+  report.last = true;
+  EXPECT_EQ(controller.observe(report).verdict, Verdict::kNone);
+}
+
+TEST_F(ControllerTest, GoesOnAfterARestartAsIfNothingHadHappened) {
+  Controller controller = start(fastest(four_));
+  observe(controller, 0, four_);
+  const Decision shrink = observe(controller, 3, kTwo, 48);
+  ASSERT_EQ(shrink.verdict, Verdict::kAdmitted) << shrink.reason;
+  apply(controller, shrink);
+
+  Controller restored(job_, cluster_, fastest(four_), {}, options_);
+  restored.restore(parse_json(controller.save().dump(), "saved"));
+  EXPECT_EQ(restored.plan(), controller.plan());
+  for (int step = 4; step < 12; ++step) {
+    const DevicePool& pool = step < 8 ? kTwo : four_;
+    const Json expected = observe(controller, step, pool, 16 * step);
+    EXPECT_EQ(Json(observe(restored, step, pool, 16 * step)), expected);
+  }
+  EXPECT_EQ(restored.save(), controller.save());
+}
+
+TEST_F(GrowthTest, DecisionsPrintTheDocumentedKeys) {
+  const Json j = grow(0.5);
+  for (const char* key : {"type", "step", "trigger", "signals", "current_step_s", "best",
+                          "transition_s", "gain_s", "horizon", "gamma", "verdict", "reason"}) {
+    EXPECT_TRUE(j.contains(key)) << key;
+  }
+  EXPECT_EQ(j["type"], "decision");
+  EXPECT_EQ(j["trigger"], "pool_change");
+}
+
+}  // namespace
+}  // namespace nereus

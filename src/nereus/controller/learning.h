@@ -1,0 +1,18 @@
+// What a measured step teaches the cost model.
+#pragma once
+
+#include "nereus/job/job.h"
+
+namespace nereus {
+
+// `calibration` after the report of a step that ran under `plan`. One observation per operation
+// class (all nodes of the step together) and one of memory (the device that exceeds its prediction
+// most).
+Calibration learned(Calibration calibration, const StepReport& report, const Plan& plan,
+                    const JobSpec& job, const Cluster& cluster);
+
+// Ideal time of the executed step / its measured time.
+double step_efficiency(const StepReport& report, const Plan& plan, const JobSpec& job,
+                       const Cluster& cluster);
+
+}  // namespace nereus
