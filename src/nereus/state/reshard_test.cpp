@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "nereus/base/error.h"
 #include "nereus/state/testing.h"
@@ -24,13 +25,23 @@ struct Case {
   EmuCollection targets;
 };
 
+// The sources may mix layouts, as they do half-way through a transition.
 Case random_case() {
   const ModelUse model = testing::random_model();
   const auto pool = testing::devices_on_hosts_of_four(testing::pick_between(2, 16));
   const ModelStage from = testing::pick({kActorTraining, {Role::kActor, Stage::kGeneration}});
-  return {state_schema(model, kActorTraining),
-          units_of(testing::random_stage(model.spec, from, testing::shuffled(pool))),
-          units_of(testing::random_stage(model.spec, kActorTraining, testing::shuffled(pool)))};
+  Case c{state_schema(model, kActorTraining),
+         {},
+         units_of(testing::random_stage(model.spec, kActorTraining, testing::shuffled(pool)))};
+  const auto devices = testing::shuffled(pool);
+  const auto middle = devices.begin() + testing::pick_between(1, static_cast<int>(pool.size()) - 1);
+  for (const std::vector<DeviceId>& part :
+       {std::vector(devices.begin(), middle), std::vector(middle, devices.end())}) {
+    for (Emu& unit : units_of(testing::random_stage(model.spec, from, part))) {
+      c.sources.push_back(std::move(unit));
+    }
+  }
+  return c;
 }
 
 // The box of a tensor that a unit's device holds, if any.

@@ -217,6 +217,19 @@ TEST(GlobalDag, AnAcquisitionWaitsForTheReleaseThatMakesRoom) {
   EXPECT_THAT(dag->edges, ::testing::ElementsAre(Edge{0, 1, EdgeKind::kResource}));
 }
 
+TEST(GlobalDag, MergesBeforeAnotherTakesTheRoomForIt) {
+  // The reference comes earlier in stage order, but the Merge frees more than it takes.
+  constexpr ModelStage kReference{Role::kReference, Stage::kInference};
+  Case c = swap(1.6);
+  c.cluster = cpu_cluster(3, c.cluster.device.memory, 2);
+  c.from = {{{kActor, {1, 1}, {{{0, 0}}, {{0, 1}}}}, {kReference, {1, 1}, {{{0, 2}}}}}};
+  c.to = {{{kActor, {2, 1}, {{{0, 0}, {0, 1}}}}, {kReference, {1, 1}, {{{0, 2}}, {{0, 0}}}}}};
+  const auto dag = compile(c);
+  ASSERT_TRUE(dag.has_value()) << dag.error();
+  EXPECT_EQ(dag->primitives[0].kind, PrimitiveKind::kMerge);
+  EXPECT_THAT(dag->edges, ::testing::ElementsAre(Edge{0, 1, EdgeKind::kResource}));
+}
+
 TEST(GlobalDag, CountsBytesAndPredictsFromThem) {
   const Case c = swap(2);
   const auto dag = compile(c);
