@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -42,6 +43,24 @@ size_t last_copy(const EmuCollection& obsolete, const EmuCollection& needed) {
     return std::ranges::count_if(needed, [&](const Emu& n) { return share_a_device(unit, n); });
   };
   return std::ranges::min_element(obsolete, {}, in_the_way) - obsolete.begin();
+}
+
+// What a new unit is copied from: the old units that touch its hosts, else new ones that do, so
+// that each host is reached from outside once; else all old ones. reshard() balances the load over
+// them.
+EmuCollection sources_for(const Emu& target, const EmuCollection& old_units,
+                          const EmuCollection& new_units) {
+  const auto near = [&](const Emu& unit) {
+    return std::ranges::any_of(unit.devices, [&](DeviceId d) {
+      return std::ranges::count(target.devices, d.host, &DeviceId::host) > 0;
+    });
+  };
+  for (const EmuCollection* units : {&old_units, &new_units}) {
+    EmuCollection sources;
+    std::ranges::copy_if(*units, std::back_inserter(sources), near);
+    if (!sources.empty()) return sources;
+  }
+  return old_units;
 }
 
 void add(LocalDag& dag, PrimitiveKind kind, EmuCollection sources, EmuCollection targets) {
@@ -120,10 +139,12 @@ LocalDag compile_local(const StagePlan& from, const StagePlan& to) {
     obsolete.erase(obsolete.begin() + static_cast<std::ptrdiff_t>(index));
   }
   for (const Emu& unit : obsolete) add(dag, PrimitiveKind::kDestroy, {unit}, {});
-  // Every surviving copy is a source: reshard() balances the load over them.
-  const EmuCollection sources = last ? EmuCollection{*last} : survivors;
+  const EmuCollection old_units = last ? EmuCollection{*last} : survivors;
+  EmuCollection new_units;
   for (const Emu& part : needed) {
-    if (!has(survivors, part)) add(dag, PrimitiveKind::kExtend, sources, {part});
+    if (has(survivors, part)) continue;
+    add(dag, PrimitiveKind::kExtend, sources_for(part, old_units, new_units), {part});
+    new_units.push_back(part);
   }
   if (last) add(dag, PrimitiveKind::kDestroy, {*last}, {});
   for (const Emu& unit : after) {

@@ -66,6 +66,16 @@ TEST(LocalDag, ExtendsWhatIsMissingFromEveryReplica) {
   EXPECT_THAT(local.edges, IsEmpty());
 }
 
+TEST(LocalDag, ReachesAnotherHostOnce) {
+  StagePlan to = stage({1, 1}, {{0}});
+  to.units.push_back({{1, 0}});
+  to.units.push_back({{1, 1}});
+  const LocalDag local = compile_local(stage({1, 1}, {{0}}), to);
+  ASSERT_EQ(local.primitives.size(), 2);
+  EXPECT_EQ(local.primitives[1].sources, local.primitives[0].targets);
+  EXPECT_THAT(local.edges, ElementsAre(Edge{0, 1}));
+}
+
 TEST(LocalDag, GoesThroughTheCommonLayout) {
   // tp2·pp1 → tp1·pp2: the largest layout that both can be split into is tp1·pp1.
   EXPECT_THAT(steps(stage({2, 1}, {{0, 1}}), stage({1, 2}, {{0, 1}})),
