@@ -12,6 +12,11 @@ set(NEREUS_SANITIZE "" CACHE STRING "Sanitizers for -fsanitize=, e.g. address,un
 option(NEREUS_TESTS "Build the tests" ON)
 
 add_compile_options(-Wall -Wextra -Werror -Wno-missing-field-initializers)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+  # GCC 13 raises these falsely: inside libstdc++ at -O3, and for proxies returned by value.
+  add_compile_options(-Wno-array-bounds -Wno-stringop-overflow -Wno-dangling-reference)
+endif()
+
 if(NEREUS_SANITIZE)
   add_compile_options(-fsanitize=${NEREUS_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${NEREUS_SANITIZE})

@@ -14,11 +14,12 @@ struct OptimizerOptions {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0.01;
-  double grad_clip = 1.0;             // global norm; 0: off
-  int64_t lr_warmup_steps = 0;        // linear from 0
-  std::string lr_scheduler = "constant";  // or "cosine", "linear": decay over total_steps to min_lr_ratio
+  double grad_clip = 1.0;       // global norm; 0: off
+  int64_t lr_warmup_steps = 0;  // linear from 0
+  std::string lr_scheduler =
+      "constant";  // or "cosine", "linear": decay over total_steps to min_lr_ratio
   double min_lr_ratio = 0;
-  int64_t total_steps = 0;            // optimizer steps of the whole run, for the decay
+  int64_t total_steps = 0;  // optimizer steps of the whole run, for the decay
 };
 
 // Throws Error(kInvalidInput) naming the option and the legal values.

@@ -13,8 +13,9 @@ namespace nereus {
 // Owned and called by one thread (the driver's). Owns one worker thread per device.
 class LiveJob final : public Job {
  public:
-  // Reads prompts and models, builds the units of `plan` on the devices. Throws Error: kInvalidInput for
-  // bad files and options, kOutOfMemory if a device's budget is too small for the state.
+  // Reads prompts and models, builds the units of `plan` on the devices. Throws Error:
+  // kInvalidInput for bad files and options, kOutOfMemory if a device's budget is too small for the
+  // state.
   LiveJob(LiveOptions options, Plan plan);
   ~LiveJob() override;
 
@@ -29,7 +30,8 @@ class LiveJob final : public Job {
   // Prompts left out because they were longer than max_prompt_length.
   int64_t dropped_prompts() const;
 
-  // Writes root/step_N (N = steps done) with all logical state; `extra` is kept with it (the controller's).
+  // Writes root/step_N (N = steps done) with all logical state; `extra` is kept with it (the
+  // controller's).
   void save(const std::filesystem::path& root, const Json& extra, int keep) const;
   // Continues from a checkpoint, whatever layout wrote it. Returns `extra`.
   Json resume(const Checkpoint& checkpoint);

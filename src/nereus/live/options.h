@@ -17,12 +17,12 @@
 namespace nereus {
 
 struct ModelSource {
-  std::filesystem::path path;    // a Hugging Face model directory
-  bool random_weights = false;   // only its config.json is used; weights are drawn from the seed
+  std::filesystem::path path;   // a Hugging Face model directory
+  bool random_weights = false;  // only its config.json is used; weights are drawn from the seed
 };
 
 struct DataOptions {
-  std::filesystem::path train_file;      // JSON lines
+  std::filesystem::path train_file;  // JSON lines
   std::string prompt_key = "prompt";
   std::filesystem::path tokenizer;       // directory; usually the actor's
   int64_t train_batch_size = 0;          // prompts per step
@@ -41,7 +41,7 @@ struct PpoOptions {
   bool adaptive_kl = false;
   double target_kl = 0.1;
   double kl_horizon = 10000;
-  int64_t mini_batch = 0;                // prompts per optimizer step (× rollout.n sequences)
+  int64_t mini_batch = 0;  // prompts per optimizer step (× rollout.n sequences)
   int epochs = 1;
   PolicyLossOptions policy;
   ValueLossOptions value;
@@ -49,7 +49,7 @@ struct PpoOptions {
 
 struct LiveOptions {
   Cluster cluster;
-  std::string device_type = "cpu";       // where worker i computes: "cpu" or "cuda"
+  std::string device_type = "cpu";  // where worker i computes: "cpu" or "cuda"
   ModelSource actor;
   ModelSource critic;
   std::optional<ModelSource> reference;  // needed for KL in reward or in loss
@@ -60,14 +60,14 @@ struct LiveOptions {
   OptimizerOptions critic_optimizer;
   SamplingParams sampling;
   bool ignore_eos = false;
-  LengthSchedule response_length;        // max_response_length per step
-  SupplySchedule supply;                 // devices per step
-  std::string reward;                    // name for make_reward()
+  LengthSchedule response_length;  // max_response_length per step
+  SupplySchedule supply;           // devices per step
+  std::string reward;              // name for make_reward()
   Json reward_options;
-  double max_reward_failures = 0.05;     // share of samples whose reward may raise
+  double max_reward_failures = 0.05;  // share of samples whose reward may raise
   int total_steps = 0;
   uint64_t seed = 0;
-  bool verify_transitions = true;        // hash the logical state before and after
+  bool verify_transitions = true;  // hash the logical state before and after
 };
 
 // What planner and controller know of this job. Reads the config.json files. `step`: which step's

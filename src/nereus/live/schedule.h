@@ -16,8 +16,8 @@ struct LengthSchedule {
   int64_t longest() const;
 };
 
-// (first step, devices there), sorted by step, the first at 0. Devices that leave do so with notice:
-// their state can still be read while the transition at the boundary before that step runs.
+// (first step, devices there), sorted by step, the first at 0. Devices that leave do so with
+// notice: their state can still be read while the transition at the boundary before that step runs.
 struct SupplySchedule {
   std::vector<std::pair<int, DevicePool>> pools;
   DevicePool at(int step) const;

@@ -1,0 +1,57 @@
+#include "nereus/engine/device_memory.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "nereus/base/error.h"
+
+namespace nereus {
+namespace {
+
+TEST(DeviceMemory, ChargesTensorsOfItsThreadAndGivesThemBack) {
+  const DeviceMemory memory("0:0", Bytes(1 << 20));
+  const at::Tensor outside = at::empty({1000});
+  {
+    const DeviceMemory::Scope scope(memory);
+    at::Tensor inside = at::empty({1000});
+    EXPECT_EQ(memory.current(), Bytes(4000));
+    at::Tensor other = at::empty({500});
+    other.reset();
+    EXPECT_EQ(memory.current(), Bytes(4000));
+    EXPECT_EQ(memory.peak(), Bytes(6000));
+  }
+  EXPECT_EQ(memory.current(), Bytes(0));
+}
+
+TEST(DeviceMemory, RefusesWhatExceedsTheBudgetAndStaysUsable) {
+  const DeviceMemory memory("0:3", Bytes(10000));
+  const DeviceMemory::Scope scope(memory);
+  const at::Tensor kept = at::empty({2000});
+  try {
+    at::empty({600});
+    FAIL() << "10400 bytes fitted into 10000";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kOutOfMemory);
+    EXPECT_NE(std::string(error.what()).find("0:3"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(memory.current(), Bytes(8000));
+  EXPECT_NO_THROW(at::empty({500}));
+}
+
+TEST(DeviceMemory, FreesOnAnotherThreadAndAfterTheDevice) {
+  at::Tensor survivor;
+  {
+    const DeviceMemory memory("0:1", Bytes(0));
+    std::thread([&] {
+      const DeviceMemory::Scope scope(memory);
+      survivor = at::ones({256});
+    }).join();
+    EXPECT_EQ(memory.current(), Bytes(1024));
+  }
+  EXPECT_EQ(survivor.sum().item<float>(), 256.0F);
+}
+
+}  // namespace
+}  // namespace nereus

@@ -1,0 +1,95 @@
+#include "nereus/engine/optimizer.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "nereus/base/error.h"
+
+namespace nereus {
+namespace {
+
+// The reference is torch's own fused AdamW.
+TEST(AdamW, MatchesTorch) {
+  OptimizerOptions options{.lr = 1e-2, .beta1 = 0.8, .beta2 = 0.95, .weight_decay = 0.1};
+  at::Tensor parameter = at::randn({257}, at::kDouble);
+  at::Tensor exp_avg = at::zeros_like(parameter);
+  at::Tensor exp_avg_sq = at::zeros_like(parameter);
+  std::vector<at::Tensor> theirs = {parameter.clone()};
+  std::vector<at::Tensor> their_exp_avg = {exp_avg.clone()};
+  std::vector<at::Tensor> their_exp_avg_sq = {exp_avg_sq.clone()};
+  for (int64_t step = 1; step <= 5; ++step) {
+    const at::Tensor gradient = at::randn({257}, at::kDouble);
+    adamw_step(parameter, gradient, exp_avg, exp_avg_sq, step, options.lr, options);
+    std::vector<at::Tensor> gradients = {gradient.clone()};
+    std::vector<at::Tensor> steps = {at::scalar_tensor(static_cast<double>(step), at::kFloat)};
+    at::_fused_adamw_(theirs, gradients, their_exp_avg, their_exp_avg_sq, {}, steps, options.lr,
+                      options.beta1, options.beta2, options.weight_decay, options.eps,
+                      /*amsgrad=*/false, /*maximize=*/false);
+  }
+  EXPECT_LT((parameter - theirs[0]).abs().max().item<double>(), 1e-12);
+  EXPECT_LT((exp_avg_sq - their_exp_avg_sq[0]).abs().max().item<double>(), 1e-12);
+}
+
+// Rule of the design: any cut of the arena gives the same bits.
+TEST(AdamW, IsElementwiseToTheBit) {
+  const OptimizerOptions options{.lr = 3e-4};
+  const at::Tensor start = at::randn({101});
+  const at::Tensor gradient = at::randn({101});
+  at::Tensor whole = start.clone();
+  at::Tensor whole_m = at::zeros({101});
+  at::Tensor whole_v = at::zeros({101});
+  adamw_step(whole, gradient, whole_m, whole_v, 1, options.lr, options);
+  at::Tensor cut = start.clone();
+  at::Tensor cut_m = at::zeros({101});
+  at::Tensor cut_v = at::zeros({101});
+  for (const auto& [begin, length] : {std::pair{0, 7}, {7, 30}, {37, 64}}) {
+    at::Tensor p = cut.narrow(0, begin, length);
+    at::Tensor m = cut_m.narrow(0, begin, length);
+    at::Tensor v = cut_v.narrow(0, begin, length);
+    adamw_step(p, gradient.narrow(0, begin, length), m, v, 1, options.lr, options);
+  }
+  EXPECT_TRUE(at::equal(whole, cut));
+  EXPECT_TRUE(at::equal(whole_v, cut_v));
+}
+
+TEST(LearningRate, WarmsUpAndDecays) {
+  OptimizerOptions options{.lr = 1, .lr_warmup_steps = 10};
+  options.total_steps = 110;
+  EXPECT_DOUBLE_EQ(learning_rate(options, 1), 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 10), 1);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 60), 1) << "constant";
+  options.lr_scheduler = "linear";
+  EXPECT_DOUBLE_EQ(learning_rate(options, 60), 0.5);
+  options.lr_scheduler = "cosine";
+  options.min_lr_ratio = 0.2;
+  EXPECT_NEAR(learning_rate(options, 60), 0.6, 1e-12);
+  EXPECT_NEAR(learning_rate(options, 110), 0.2, 1e-12);
+}
+
+TEST(ClipFactor, LimitsTheNorm) {
+  const OptimizerOptions options{.grad_clip = 2};
+  EXPECT_EQ(clip_factor(options, 1.5), 1);
+  EXPECT_NEAR(clip_factor(options, 4), 0.5, 1e-6);
+  EXPECT_EQ(clip_factor({.grad_clip = 0}, 1e9), 1) << "0 is off";
+}
+
+TEST(OptimizerOptions, NamesTheBadValue) {
+  const auto message_of = [](const OptimizerOptions& options) {
+    try {
+      verify(options);
+      return std::string("accepted");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_EQ(message_of({}), "accepted");
+  EXPECT_NE(message_of({.beta1 = 1}).find("betas[0] is 1"), std::string::npos);
+  EXPECT_NE(message_of({.lr = std::nan("")}).find("lr is nan"), std::string::npos);
+  EXPECT_NE(message_of({.lr_scheduler = "step"}).find("constant, cosine, linear"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace nereus

@@ -1,0 +1,229 @@
+#include "nereus/engine/unit_engine.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "nereus/base/error.h"
+
+namespace nereus {
+
+void UnitComms::abort(const std::string& reason) const {
+  tp->abort(reason);
+  pp->abort(reason);
+  dp->abort(reason);
+}
+
+std::map<DeviceId, UnitComms> connect(const StagePlan& stage) {
+  std::map<DeviceId, UnitComms> comms;
+  const auto group = [&](const std::vector<DeviceId>& members,
+                         std::unique_ptr<Communicator> UnitComms::* which) {
+    auto handles = make_thread_communicators(static_cast<int>(members.size()));
+    for (size_t i = 0; i < members.size(); ++i) {
+      comms[members[i]].*which = std::move(handles[i]);
+    }
+  };
+  const auto [tp, pp] = stage.layout;
+  for (const auto& unit : stage.units) {
+    for (int p = 0; p < pp; ++p) {
+      group({unit.begin() + p * tp, unit.begin() + (p + 1) * tp}, &UnitComms::tp);
+    }
+    for (int t = 0; t < tp; ++t) {
+      std::vector<DeviceId> column;
+      for (int p = 0; p < pp; ++p) column.push_back(unit[p * tp + t]);
+      group(column, &UnitComms::pp);
+    }
+  }
+  for (int index = 0; index < stage.layout.devices(); ++index) {
+    std::vector<DeviceId> replicas;
+    for (const auto& unit : stage.units) replicas.push_back(unit[index]);
+    group(replicas, &UnitComms::dp);
+  }
+  return comms;
+}
+
+namespace {
+
+// Autograd leaves over the same bytes: an arena's views get gradients, the arena itself does not.
+ParameterMap as_leaves(ParameterMap views) {
+  for (auto& [name, view] : views) view = view.detach();
+  return views;
+}
+
+}  // namespace
+
+UnitEngine::UnitEngine(const ModelSpec& spec, UnitState& state, UnitComms comms)
+    : state_(state),
+      comms_(std::move(comms)),
+      parameters_(as_leaves(state.weights())),
+      stage_(spec, state.emu().layout, state.rank(), parameters_, *comms_.tp) {}
+
+std::vector<TokenOutputs> UnitEngine::forward(const std::vector<MicroBatch>& micro_batches,
+                                              const PassOptions& options) {
+  return run_forward(stage_, *comms_.pp, micro_batches, options);
+}
+
+std::vector<GenerationResult> UnitEngine::generate(const std::vector<GenerationRequest>& requests,
+                                                   const GenerationOptions& options) {
+  return nereus::generate(stage_, *comms_.tp, *comms_.pp, requests, options);
+}
+
+UpdateResult UnitEngine::update(const std::vector<MicroBatch>& micro_batches,
+                                const PassOptions& options, const LossFunction& loss,
+                                const OptimizerOptions& optimizer) {
+  std::vector<at::Tensor> gradients = make_gradients();
+  accumulate(gradients, micro_batches, options, loss);
+
+  const c10::AutoGradMode no_autograd(false);
+  synchronise(gradients);
+  UpdateResult result;
+  result.grad_norm = std::sqrt(squared_norm(gradients));
+  result.lr = learning_rate(optimizer, state_.updates + 1);
+  if (!std::isfinite(result.grad_norm)) {
+    throw Error(ErrorCode::kNumeric, to_string(state_.emu().model_stage) +
+                                         ": the gradient norm is not finite; nothing was updated");
+  }
+  apply(gradients, result.lr, clip_factor(optimizer, result.grad_norm), optimizer);
+  return result;
+}
+
+std::vector<at::Tensor> UnitEngine::make_gradients() const {
+  const bool has_master = !state_.arenas(StateKind::kMaster).empty();
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& arena : state_.arenas(StateKind::kWeights)) {
+    gradients.push_back(
+        at::zeros(arena.sizes(), has_master ? arena.options().dtype(at::kFloat) : arena.options()));
+  }
+  return gradients;
+}
+
+namespace {
+
+// Adds each half-precision gradient to an fp32 sum as soon as it is there.
+class AccumulateInto final : public torch::autograd::PostAccumulateGradHook {
+ public:
+  explicit AccumulateInto(at::Tensor sum) : sum_(std::move(sum)) {}
+  void operator()(const torch::autograd::Variable& parameter) override {
+    sum_.add_(parameter.grad());
+    parameter.mutable_grad().reset();
+  }
+
+ private:
+  at::Tensor sum_;
+};
+
+}  // namespace
+
+void UnitEngine::accumulate(const std::vector<at::Tensor>& gradients,
+                            const std::vector<MicroBatch>& micro_batches,
+                            const PassOptions& options, const LossFunction& loss) {
+  for (auto& [name, sum] : state_.views_of(gradients)) {
+    at::Tensor& parameter = parameters_.at(name);
+    parameter.requires_grad_(true);
+    if (sum.scalar_type() == parameter.scalar_type()) {
+      parameter.mutable_grad() = sum;  // autograd adds to it in place
+    } else {
+      torch::autograd::impl::set_post_acc_grad_hooks(parameter,
+                                                     std::make_unique<AccumulateInto>(sum));
+    }
+  }
+  run_1f1b(stage_, *comms_.pp, micro_batches, options, loss);
+  for (auto& [name, parameter] : parameters_) {
+    torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
+    parameter.mutable_grad().reset();
+    parameter.requires_grad_(false);
+  }
+}
+
+at::TensorOptions UnitEngine::loss_options() const {
+  const bool is_double = parameters_.begin()->second.scalar_type() == at::kDouble;
+  return at::device(device()).dtype(is_double ? at::kDouble : at::kFloat);
+}
+
+void UnitEngine::synchronise(std::vector<at::Tensor>& gradients) {
+  const StateSchema& schema = state_.schema();
+  const Layout layout = state_.emu().layout;
+  const ParameterMap views = state_.views_of(gradients);
+  for (int i = 0; i < static_cast<int>(schema.tensors.size()); ++i) {
+    if (!state_.box(i)) continue;
+    const TensorSpec& tensor = schema.tensors[i];
+    at::Tensor gradient = views.at(tensor.name);
+    if (tensor.partial_gradient) comms_.tp->all_reduce(gradient);
+
+    const std::vector<Rank> sharing = holders(tensor, schema.num_layers, layout, state_.rank());
+    const bool shared_group = tensor.tp_dim >= 0 && layout.tp > tensor.tp_groups;
+    if (shared_group) {
+      // Neighbouring ranks hold the same KV head and saw different query heads: sum over them.
+      const at::Tensor all = comms_.tp->all_gather(gradient.unsqueeze(0), 0);
+      gradient.zero_();
+      for (const Rank& rank : sharing) {
+        if (rank.pp == state_.rank().pp) gradient.add_(all[rank.tp]);
+      }
+    }
+    const bool tied = tensor.also_on_last_stage && layout.pp > 1;
+    if (tied) {
+      // The embedding's gradient is the sum of its uses on the first and on the last stage.
+      const int other = state_.rank().pp == 0 ? layout.pp - 1 : 0;
+      at::Tensor received = at::empty_like(gradient);
+      comms_.pp->send(gradient, other);
+      comms_.pp->recv(received, other);
+      gradient.add_(received);
+    }
+  }
+  for (at::Tensor& arena : gradients) comms_.dp->all_reduce(arena);
+}
+
+double UnitEngine::squared_norm(const std::vector<at::Tensor>& gradients) const {
+  const StateSchema& schema = state_.schema();
+  const ParameterMap views = state_.views_of(gradients);
+  at::Tensor sum = at::zeros({}, gradients.front().options().dtype(at::kDouble));
+  for (int i = 0; i < static_cast<int>(schema.tensors.size()); ++i) {
+    const TensorSpec& tensor = schema.tensors[i];
+    if (state_.box(i) &&
+        is_primary(tensor, schema.num_layers, state_.emu().layout, state_.rank())) {
+      sum += views.at(tensor.name).pow(2).sum(at::kDouble);
+    }
+  }
+  comms_.tp->all_reduce(sum);
+  comms_.pp->all_reduce(sum);
+  return sum.item<double>();
+}
+
+void UnitEngine::apply(std::vector<at::Tensor>& gradients, double lr, double factor,
+                       const OptimizerOptions& optimizer) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::span weights = state_.arenas(StateKind::kWeights);
+  const std::span masters = state_.arenas(StateKind::kMaster);
+  const std::span exp_avgs = state_.arenas(StateKind::kExpAvg);
+  const std::span exp_avg_sqs = state_.arenas(StateKind::kExpAvgSq);
+  ++state_.updates;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    at::Tensor parameter = masters.empty() ? weights[i] : masters[i];
+    at::Tensor exp_avg = exp_avgs[i];
+    at::Tensor exp_avg_sq = exp_avg_sqs[i];
+    gradients[i].mul_(factor);
+    adamw_step(parameter, gradients[i], exp_avg, exp_avg_sq, state_.updates, lr, optimizer);
+    if (!masters.empty()) at::Tensor(weights[i]).copy_(parameter);
+  }
+  ++state_.version;
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  optimizer_time_ += Seconds(took.count());
+}
+
+std::map<OpClass, Seconds> UnitEngine::take_times(OpClass local, Seconds wall) {
+  std::map<OpClass, Seconds> times;
+  times[OpClass::kTensorComm] = comms_.tp->take_elapsed();
+  times[OpClass::kPipelineComm] = comms_.pp->take_elapsed();
+  times[OpClass::kGradientComm] = comms_.dp->take_elapsed();
+  times[OpClass::kOptimizer] = std::exchange(optimizer_time_, Seconds());
+  Seconds rest = wall;
+  for (const auto& [op_class, seconds] : times) rest -= seconds;
+  times[local] = std::max(rest, Seconds());
+  return times;
+}
+
+}  // namespace nereus

@@ -1,0 +1,80 @@
+// One device's part in the passes of a unit: forward, training, generation.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "nereus/comm/communicator.h"
+#include "nereus/cost/op_class.h"
+#include "nereus/engine/optimizer.h"
+#include "nereus/engine/unit_state.h"
+#include "nereus/nn/generate.h"
+#include "nereus/nn/pipeline.h"
+
+namespace nereus {
+
+// The groups a rank belongs to: its TP group, the same TP rank of all pipeline stages, and the same
+// rank of all replicas. Groups of one rank exist too.
+struct UnitComms {
+  std::unique_ptr<Communicator> tp;
+  std::unique_ptr<Communicator> pp;
+  std::unique_ptr<Communicator> dp;
+  void abort(const std::string& reason) const;
+};
+
+// The communicators of every device of a model-stage.
+std::map<DeviceId, UnitComms> connect(const StagePlan& stage);
+
+struct UpdateResult {
+  double grad_norm = 0;  // of the whole logical model, before clipping
+  double lr = 0;
+};
+
+// Called only on its device's worker; all ranks of a unit (for update(): of all units) must make
+// the same calls. Holds a reference to the state, which must outlive it.
+class UnitEngine final {
+ public:
+  UnitEngine(const ModelSpec& spec, UnitState& state, UnitComms comms);
+
+  UnitState& state() { return state_; }
+  const UnitComms& comms() const { return comms_; }
+  at::Device device() const { return parameters_.begin()->second.device(); }
+  // Where and in which precision losses are computed: fp32 for half-precision weights.
+  at::TensorOptions loss_options() const;
+  // True on the one rank of the unit whose outputs and metrics count.
+  bool speaks() const { return stage_.is_last() && state_.rank().tp == 0; }
+
+  std::vector<TokenOutputs> forward(const std::vector<MicroBatch>& micro_batches,
+                                    const PassOptions& options);
+  std::vector<GenerationResult> generate(const std::vector<GenerationRequest>& requests,
+                                         const GenerationOptions& options);
+  // One optimizer step: 1F1B over this unit's micro-batches (may be none), gradient
+  // synchronisation, clipping, AdamW. Throws Error(kNumeric) on all ranks, before anything is
+  // changed, if the gradient norm is not finite.
+  UpdateResult update(const std::vector<MicroBatch>& micro_batches, const PassOptions& options,
+                      const LossFunction& loss, const OptimizerOptions& optimizer);
+
+  // Wall time by class since the last call; `local` is the class of everything that is neither
+  // communication nor optimizer.
+  std::map<OpClass, Seconds> take_times(OpClass local, Seconds wall);
+
+ private:
+  // Zeroed gradient arenas, fp32 for half-precision weights.
+  std::vector<at::Tensor> make_gradients() const;
+  // Runs the schedule with the parameters' gradients accumulating into `gradients`.
+  void accumulate(const std::vector<at::Tensor>& gradients,
+                  const std::vector<MicroBatch>& micro_batches, const PassOptions& options,
+                  const LossFunction& loss);
+  void synchronise(std::vector<at::Tensor>& gradients);
+  double squared_norm(const std::vector<at::Tensor>& gradients) const;
+  void apply(std::vector<at::Tensor>& gradients, double lr, double factor,
+             const OptimizerOptions& optimizer);
+
+  UnitState& state_;
+  UnitComms comms_;
+  ParameterMap parameters_;  // leaves that share the arenas' bytes
+  DecoderStage stage_;
+  Seconds optimizer_time_;
+};
+
+}  // namespace nereus

@@ -1,0 +1,116 @@
+#include "nereus/engine/worker.h"
+
+#include <ATen/Parallel.h>
+
+#include <latch>
+
+#include "nereus/base/error.h"
+
+namespace nereus {
+
+Worker::Worker(DeviceId id, at::Device compute, Bytes memory_budget)
+    : id_(id),
+      compute_(compute),
+      memory_(to_string(id), memory_budget),
+      thread_([this] { loop(); }) {}
+
+Worker::~Worker() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+void Worker::post(std::function<void()> task) {
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+  }
+  wake_.notify_one();
+}
+
+void Worker::loop() {
+  at::set_num_threads(1);
+  const DeviceMemory::Scope scope(memory_);
+  while (true) {
+    std::function<void()> task;
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
+      if (tasks_.empty()) return;
+      task = std::move(tasks_.front());
+      tasks_.pop_front();
+    }
+    task();
+  }
+}
+
+WorkerPool::WorkerPool(const DevicePool& devices, const std::string& device_type,
+                       Bytes memory_budget) {
+  for (const DeviceId id : devices.devices()) {
+    const at::Device compute = device_type == "cpu"
+                                   ? at::Device(at::kCPU)
+                                   : at::Device(at::kCUDA, static_cast<at::DeviceIndex>(id.index));
+    workers_.emplace(id, std::make_unique<Worker>(id, compute, memory_budget));
+  }
+}
+
+Worker& WorkerPool::at(DeviceId id) const {
+  const auto found = workers_.find(id);
+  NEREUS_CHECK(found != workers_.end(), "no worker for device " + to_string(id));
+  return *found->second;
+}
+
+namespace {
+
+// The first cause of a failed run, among errors that only follow from it.
+class FirstError {
+ public:
+  // True for the first error of all: somebody has to wake the others.
+  bool add(std::exception_ptr error, bool is_consequence) {
+    const std::lock_guard lock(mutex_);
+    const bool first = !error_;
+    if (first || (is_consequence_ && !is_consequence)) {
+      error_ = std::move(error);
+      is_consequence_ = is_consequence;
+    }
+    return first;
+  }
+  void rethrow_if_any() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr error_;
+  bool is_consequence_ = false;
+};
+
+}  // namespace
+
+void WorkerPool::run(std::span<const DeviceId> devices, const std::function<void(Worker&)>& body,
+                     const std::function<void(const std::string&)>& on_failure) const {
+  FirstError first_error;
+  std::latch done(static_cast<std::ptrdiff_t>(devices.size()));
+  for (const DeviceId id : devices) {
+    Worker& worker = at(id);
+    worker.post([&] {
+      try {
+        body(worker);
+      } catch (const std::exception& error) {
+        const auto* ours = dynamic_cast<const Error*>(&error);
+        const bool consequence = ours != nullptr && ours->code() == ErrorCode::kAborted;
+        if (first_error.add(std::current_exception(), consequence)) {
+          on_failure("device " + to_string(worker.id()) + " failed: " + error.what());
+        }
+      }
+      done.count_down();
+    });
+  }
+  done.wait();
+  first_error.rethrow_if_any();
+}
+
+}  // namespace nereus

@@ -1,0 +1,59 @@
+#include "nereus/engine/worker.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "nereus/base/error.h"
+#include "nereus/comm/communicator.h"
+
+namespace nereus {
+namespace {
+
+const std::vector<DeviceId> kDevices = {{0, 0}, {0, 1}, {0, 2}};
+void ignore(const std::string&) {}
+
+TEST(WorkerPool, RunsOnEveryDeviceAtOnce) {
+  const WorkerPool pool(DevicePool(kDevices), "cpu", Bytes(0));
+  auto comms = make_thread_communicators(3);
+  std::atomic<int> ran = 0;
+  // A barrier passes only if all three run at the same time.
+  pool.run(
+      kDevices,
+      [&](Worker& worker) {
+        comms[worker.id().index]->barrier();
+        ++ran;
+      },
+      ignore);
+  EXPECT_EQ(ran, 3);
+}
+
+TEST(WorkerPool, ThrowsTheCauseAndNotItsConsequences) {
+  const WorkerPool pool(DevicePool(kDevices), "cpu", Bytes(0));
+  auto comms = make_thread_communicators(3);
+  const auto body = [&](Worker& worker) {
+    if (worker.id().index == 1) throw Error(ErrorCode::kNumeric, "NaN on device 1");
+    comms[worker.id().index]->barrier();
+  };
+  try {
+    pool.run(kDevices, body, [&](const std::string& reason) { comms[0]->abort(reason); });
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kNumeric);
+    EXPECT_STREQ(error.what(), "NaN on device 1");
+  }
+  std::atomic<int> ran = 0;
+  pool.run(kDevices, [&](Worker&) { ++ran; }, ignore);
+  EXPECT_EQ(ran, 3) << "workers survive a failed run";
+}
+
+TEST(WorkerPool, EnforcesTheBudgetOfEachDevice) {
+  const WorkerPool pool(DevicePool(kDevices), "cpu", Bytes(1000));
+  const auto body = [](Worker& worker) { at::empty({worker.id().index == 2 ? 300 : 100}); };
+  EXPECT_THROW(pool.run(kDevices, body, ignore), Error);
+  EXPECT_EQ(pool.at({0, 0}).memory().peak(), Bytes(400));
+}
+
+}  // namespace
+}  // namespace nereus

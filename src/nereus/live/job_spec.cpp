@@ -1,0 +1,81 @@
+#include "nereus/data/hf_model.h"
+#include "nereus/live/options.h"
+
+namespace nereus {
+
+namespace {
+
+void refuse(const std::string& message) { throw Error(ErrorCode::kInvalidInput, message); }
+
+void check_batches(const LiveOptions& options) {
+  const int64_t batch = options.data.train_batch_size;
+  if (batch < 1)
+    refuse("data.train_batch_size is " + std::to_string(batch) + "; it must be 1 or more");
+  if (options.data.samples_per_prompt < 1) {
+    refuse("actor_rollout_ref.rollout.n is " + std::to_string(options.data.samples_per_prompt) +
+           "; it must be 1 or more");
+  }
+  if (options.ppo.mini_batch < 1 || options.ppo.mini_batch > batch) {
+    refuse("ppo_mini_batch_size is " + std::to_string(options.ppo.mini_batch) +
+           " prompts, data.train_batch_size " + std::to_string(batch) +
+           "; a mini-batch is a part of the batch: choose 1 to " + std::to_string(batch));
+  }
+  if (options.ppo.epochs < 1) {
+    refuse("ppo_epochs is " + std::to_string(options.ppo.epochs) + "; it must be 1 or more");
+  }
+  if (options.total_steps < 1) {
+    refuse("trainer.total_training_steps is " + std::to_string(options.total_steps) +
+           "; it must be 1 or more");
+  }
+}
+
+void check_positions(const LiveOptions& options, const ModelSpec& actor) {
+  const int64_t longest = options.data.max_prompt_length + options.response_length.longest();
+  if (longest > actor.max_position) {
+    refuse("data.max_prompt_length " + std::to_string(options.data.max_prompt_length) +
+           " + max_response_length " + std::to_string(options.response_length.longest()) + " = " +
+           std::to_string(longest) + " tokens exceed the actor's max_position_embeddings of " +
+           std::to_string(actor.max_position));
+  }
+}
+
+}  // namespace
+
+JobSpec job_spec(const LiveOptions& options, int step) {
+  check_batches(options);
+  verify(options.actor_optimizer);
+  verify(options.critic_optimizer);
+  verify(options.ppo.policy);
+  const bool uses_reference = options.ppo.use_kl_in_reward || options.ppo.policy.use_kl_loss;
+  if (uses_reference && !options.reference) {
+    refuse("a KL term (algorithm.use_kl_in_reward or actor.use_kl_loss) needs a reference model");
+  }
+
+  JobSpec job;
+  job.workflow = ppo_workflow(options.reference.has_value());
+  const ModelSpec actor = read_model_spec(options.actor.path);
+  check_positions(options, actor);
+  job.models[Role::kActor] = {actor, options.dtype};
+  job.models[Role::kCritic] = {as_critic(read_model_spec(options.critic.path)), options.dtype};
+  if (options.reference) {
+    job.models[Role::kReference] = {read_model_spec(options.reference->path), options.dtype};
+  }
+  for (const auto& [role, model] : job.models) {
+    if (model.spec.vocab_size != actor.vocab_size) {
+      refuse("the " + to_string(role) + " has a vocabulary of " +
+             std::to_string(model.spec.vocab_size) + " tokens, the actor of " +
+             std::to_string(actor.vocab_size) + ": they must share one tokenizer");
+    }
+  }
+
+  const int64_t n = options.data.samples_per_prompt;
+  job.workload = {.samples = options.data.train_batch_size * n,
+                  .prompt_tokens = options.data.max_prompt_length,
+                  .response_mean = static_cast<double>(options.response_length.at(step)),
+                  .response_limit = options.response_length.at(step),
+                  .mini_batch = options.ppo.mini_batch * n,
+                  .epochs = options.ppo.epochs};
+  return job;
+}
+
+}  // namespace nereus

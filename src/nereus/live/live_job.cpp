@@ -1,0 +1,351 @@
+#include "nereus/live/live_job.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "nereus/base/log.h"
+#include "nereus/data/files.h"
+#include "nereus/data/hf_model.h"
+#include "nereus/engine/primitive_executor.h"
+#include "nereus/live/metrics.h"
+#include "nereus/live/ppo_step.h"
+#include "nereus/live/prompt_source.h"
+#include "nereus/live/rewarding.h"
+#include "nereus/rl/advantage.h"
+#include "nereus/rl/minibatch.h"
+
+namespace nereus {
+
+namespace {
+
+constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
+constexpr ModelStage kCriticTraining{Role::kCritic, Stage::kTraining};
+constexpr ModelStage kReferenceInference{Role::kReference, Stage::kInference};
+
+Seconds since(std::chrono::steady_clock::time_point start) {
+  return Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+}
+
+// The weights a model-stage starts from.
+TensorMap initial_weights(const ModelSource& source, const ModelSpec& spec, DType dtype,
+                          uint64_t seed) {
+  return source.random_weights ? random_model(spec, dtype, seed)
+                               : read_model(source.path, spec, dtype);
+}
+
+// The tensors "KIND/NAME" of a checkpoint part, by NAME.
+TensorMap tensors_of_kind(const TensorMap& part, StateKind kind) {
+  const std::string prefix = to_string(kind) + "/";
+  TensorMap tensors;
+  for (const auto& [key, tensor] : part) {
+    if (key.starts_with(prefix)) tensors[key.substr(prefix.size())] = tensor;
+  }
+  return tensors;
+}
+
+}  // namespace
+
+class LiveJob::Impl {
+ public:
+  Impl(LiveOptions options, Plan plan)
+      : options_(std::move(options)),
+        job_(job_spec(options_, 0)),
+        tokenizer_(Tokenizer::open(options_.data.tokenizer)),
+        prompts_(options_.data, *tokenizer_, options_.seed),
+        reward_(make_reward(options_.reward, options_.reward_options)),
+        kl_(options_.ppo.kl_coef, options_.ppo.target_kl,
+            options_.ppo.adaptive_kl ? options_.ppo.kl_horizon : 0),
+        runtime_(options_.cluster, options_.device_type, job_.models) {
+    verify(plan, options_.supply.at(0), job_);
+    count_optimizer_steps();
+    load_models(plan);
+    runtime_.adopt(std::move(plan));
+    runtime_.synchronise_generation();
+  }
+
+  StepReport run_step();
+  TransitionReport apply(const TransitionDag& dag);
+  void save(const std::filesystem::path& root, const Json& extra, int keep) const;
+  Json resume(const Checkpoint& checkpoint);
+  void export_actor(const std::filesystem::path& directory) const;
+  std::map<std::string, uint64_t> state_hashes() const;
+
+  const LiveOptions& options() const { return options_; }
+  const Plan& plan() const { return runtime_.plan(); }
+  int step() const { return step_; }
+  int64_t dropped_prompts() const { return prompts_.dropped(); }
+  bool done() const { return step_ >= options_.total_steps; }
+  Inventory inventory() const { return {options_.cluster, options_.supply.at(step_)}; }
+
+ private:
+  void count_optimizer_steps();
+  void load_models(const Plan& plan);
+  void load(const StagePlan& stage, const TensorMap& weights);
+  Experience start_batch() const;
+  void update_models(const Experience& experience, Metrics& metrics,
+                     std::vector<NodeTiming>& timings);
+  StepReport make_report(const Experience& experience, Metrics metrics,
+                         std::vector<NodeTiming> timings, Seconds took) const;
+  // The first unit of a model-stage: any replica speaks for all.
+  Emu first_unit(ModelStage model_stage) const {
+    return units_of(nereus::at(runtime_.plan(), model_stage)).front();
+  }
+
+  LiveOptions options_;
+  JobSpec job_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  PromptSource prompts_;
+  std::unique_ptr<Reward> reward_;
+  KlController kl_;
+  Runtime runtime_;
+  int step_ = 0;
+};
+
+void LiveJob::Impl::count_optimizer_steps() {
+  const int64_t per_epoch =
+      (options_.data.train_batch_size + options_.ppo.mini_batch - 1) / options_.ppo.mini_batch;
+  const int64_t total = per_epoch * options_.ppo.epochs * options_.total_steps;
+  options_.actor_optimizer.total_steps = total;
+  options_.critic_optimizer.total_steps = total;
+}
+
+void LiveJob::Impl::load_models(const Plan& plan) {
+  std::map<Role, TensorMap> weights;
+  const auto read = [&](Role role, const ModelSource& source) {
+    weights[role] = initial_weights(source, job_.model(role), options_.dtype, options_.seed);
+  };
+  read(Role::kActor, options_.actor);
+  read(Role::kCritic, options_.critic);
+  if (options_.reference) read(Role::kReference, *options_.reference);
+  for (const StagePlan& stage : plan.stages) load(stage, weights.at(stage.model_stage.role));
+}
+
+void LiveJob::Impl::load(const StagePlan& stage, const TensorMap& weights) {
+  const StateSchema schema = runtime_.schema(stage.model_stage);
+  for (const Emu& unit : units_of(stage)) {
+    runtime_.store().create(unit, schema);
+    for (const StateComponent& component : schema.components) {
+      const bool is_moment =
+          component.kind == StateKind::kExpAvg || component.kind == StateKind::kExpAvgSq;
+      if (is_moment) {
+        runtime_.store().clear(unit, component.kind);
+      } else {
+        runtime_.store().scatter(unit, component.kind, weights);
+      }
+    }
+  }
+}
+
+Experience LiveJob::Impl::start_batch() const {
+  const int64_t n = options_.data.samples_per_prompt;
+  const int64_t batch = options_.data.train_batch_size;
+  Experience experience;
+  for (int64_t i = 0; i < batch; ++i) {
+    const auto& entry = prompts_.at(step_ * batch + i);
+    for (int64_t k = 0; k < n; ++k) {
+      Sample sample;
+      sample.id = static_cast<uint64_t>((step_ * batch + i) * n + k);
+      sample.prompt_index = entry.index;
+      sample.prompt = entry.tokens;
+      experience.push_back(std::move(sample));
+    }
+  }
+  return experience;
+}
+
+StepReport LiveJob::Impl::run_step() {
+  const auto start = std::chrono::steady_clock::now();
+  runtime_.reset_peaks();
+  Experience experience = start_batch();
+  std::vector<NodeTiming> timings;
+  Metrics metrics;
+
+  GenerationOptions generation{.sampling = options_.sampling,
+                               .max_new_tokens = options_.response_length.at(step_),
+                               .eos_token_ids = job_.model(Role::kActor).eos_token_ids,
+                               .ignore_eos = options_.ignore_eos};
+  generation.sampling.seed = options_.seed;
+  timings.push_back(generate_responses(runtime_, experience, generation));
+
+  timings.push_back(infer_log_probs(runtime_, "old_log_prob", kActorTraining, experience,
+                                    &Sample::old_log_probs, options_.sampling.temperature));
+  if (options_.reference) {
+    timings.push_back(infer_log_probs(runtime_, "ref", kReferenceInference, experience,
+                                      &Sample::ref_log_probs, options_.sampling.temperature));
+  }
+  timings.push_back(infer_values(runtime_, experience));
+  timings.push_back(
+      score_responses(experience, *reward_, *tokenizer_, prompts_, options_, metrics));
+
+  const auto advantage_start = std::chrono::steady_clock::now();
+  const double coefficient = options_.ppo.use_kl_in_reward ? kl_.coefficient() : 0;
+  const double kl = apply_kl_penalty(experience, coefficient, options_.ppo.kl_penalty);
+  for (Sample& sample : experience) gae(sample, options_.ppo.gamma, options_.ppo.lam);
+  add_value_metrics(experience, metrics);
+  whiten_advantages(experience);
+  if (options_.ppo.use_kl_in_reward) {
+    metrics["actor/reward_kl_penalty"] = kl;
+    metrics["actor/reward_kl_penalty_coeff"] = coefficient;
+    kl_.update(kl, static_cast<int64_t>(experience.size()));
+  }
+  add_batch_metrics(experience, generation.max_new_tokens, metrics);
+  const Seconds advantage_time = since(advantage_start);
+  timings.push_back({"adv", advantage_time, {{OpClass::kHost, advantage_time}}});
+
+  update_models(experience, metrics, timings);
+  timings.push_back(runtime_.synchronise_generation());
+
+  const StepReport report =
+      make_report(experience, std::move(metrics), std::move(timings), since(start));
+  ++step_;
+  return report;
+}
+
+void LiveJob::Impl::update_models(const Experience& experience, Metrics& metrics,
+                                  std::vector<NodeTiming>& timings) {
+  const int64_t n = options_.data.samples_per_prompt;
+  const auto batches =
+      mini_batches(static_cast<int64_t>(experience.size()), options_.ppo.mini_batch * n,
+                   options_.ppo.epochs, /*shuffle=*/false, options_.seed, step_);
+  const double share = 1.0 / static_cast<double>(batches.size());
+  const auto update_all = [&](const std::string& name, auto&& update) {
+    NodeTiming total{name, {}, {}};
+    for (const std::vector<int64_t>& batch : batches) {
+      const UpdateOutcome outcome = update(batch);
+      total.total += outcome.timing.total;
+      for (const auto& [op_class, seconds] : outcome.timing.by_class) {
+        total.by_class[op_class] += seconds;
+      }
+      for (const auto& [key, value] : outcome.metrics) metrics[key] += value * share;
+    }
+    timings.push_back(total);
+  };
+  update_all("update_critic", [&](const std::vector<int64_t>& batch) {
+    return update_critic(runtime_, experience, batch, options_);
+  });
+  update_all("update_actor", [&](const std::vector<int64_t>& batch) {
+    return update_actor(runtime_, experience, batch, options_);
+  });
+}
+
+StepReport LiveJob::Impl::make_report(const Experience& experience, Metrics metrics,
+                                      std::vector<NodeTiming> timings, Seconds took) const {
+  StepReport report;
+  report.step = step_;
+  report.step_s = took;
+  report.nodes = std::move(timings);
+  report.peak_bytes = runtime_.peaks();
+  report.resident_bytes = runtime_.current();
+  for (const Sample& sample : experience) {
+    report.response_tokens += static_cast<int64_t>(sample.response.size());
+    report.prompt_tokens += static_cast<int64_t>(sample.prompt.size());
+  }
+  report.workload = job_.workload;
+  report.workload.prompt_tokens = prompts_.longest();
+  report.workload.response_limit = options_.response_length.at(step_);
+  report.workload.response_mean =
+      static_cast<double>(report.response_tokens) / static_cast<double>(experience.size());
+  report.last = step_ + 1 >= options_.total_steps;
+  report.next_pool = options_.supply.at(step_ + 1);
+  report.next_workload = report.workload;
+  report.next_workload.response_limit = options_.response_length.at(step_ + 1);
+  // The share of the limit that responses use is the best guess for the next step.
+  report.next_workload.response_mean = report.workload.response_mean /
+                                       static_cast<double>(report.workload.response_limit) *
+                                       static_cast<double>(report.next_workload.response_limit);
+  add_performance_metrics(report, metrics);
+  report.metrics = std::move(metrics);
+  return report;
+}
+
+TransitionReport LiveJob::Impl::apply(const TransitionDag& dag) {
+  NEREUS_CHECK(dag.from == runtime_.plan(), "the transition starts from another plan");
+  runtime_.reset_peaks();
+  runtime_.release();
+  const auto schema_of = [this](ModelStage model_stage) { return runtime_.schema(model_stage); };
+  TransitionReport report = execute(dag, runtime_.store(), schema_of, options_.verify_transitions);
+  report.peak_bytes = runtime_.peaks();
+  runtime_.adopt(dag.to);
+  runtime_.synchronise_generation();
+  return report;
+}
+
+void LiveJob::Impl::save(const std::filesystem::path& root, const Json& extra, int keep) const {
+  Json state = {{"step", step_}, {"kl_coef", kl_.coefficient()}, {"seed", options_.seed}};
+  std::vector<CheckpointPart> parts;
+  for (const ModelStage model_stage : {kActorTraining, kCriticTraining}) {
+    const Emu unit = first_unit(model_stage);
+    const UnitState& first = runtime_.store().at(unit, unit.devices.front());
+    CheckpointPart part{to_string(model_stage.role), {}};
+    for (const StateComponent& component : first.schema().components) {
+      for (auto& [name, tensor] : runtime_.store().gather(unit, component.kind)) {
+        part.tensors[to_string(component.kind) + "/" + name] = std::move(tensor);
+      }
+    }
+    state["updates"][part.name] = first.updates;
+    state["version"][part.name] = first.version;
+    parts.push_back(std::move(part));
+  }
+  state["extra"] = extra;
+  write_checkpoint(root, step_, state, parts, keep);
+}
+
+Json LiveJob::Impl::resume(const Checkpoint& checkpoint) {
+  const std::string where = (checkpoint.directory / "manifest.json").string();
+  for (const ModelStage model_stage : {kActorTraining, kCriticTraining}) {
+    const std::string name = to_string(model_stage.role);
+    const TensorMap tensors = read_part(checkpoint, name);
+    const StateSchema schema = runtime_.schema(model_stage);
+    for (const Emu& unit : units_of(nereus::at(runtime_.plan(), model_stage))) {
+      for (const StateComponent& component : schema.components) {
+        runtime_.store().scatter(unit, component.kind, tensors_of_kind(tensors, component.kind));
+      }
+      for (const DeviceId device : unit.devices) {
+        UnitState& state = runtime_.store().at(unit, device);
+        state.updates = checkpoint.state.at("updates").at(name).get<int64_t>();
+        state.version = checkpoint.state.at("version").at(name).get<uint64_t>();
+      }
+    }
+  }
+  step_ = require<int>(checkpoint.state, "step", where);
+  kl_.restore(require<double>(checkpoint.state, "kl_coef", where));
+  runtime_.synchronise_generation();
+  return checkpoint.state.value("extra", Json());
+}
+
+void LiveJob::Impl::export_actor(const std::filesystem::path& directory) const {
+  write_model(directory, job_.model(Role::kActor), options_.dtype,
+              runtime_.store().gather(first_unit(kActorTraining), StateKind::kWeights),
+              options_.data.tokenizer);
+}
+
+std::map<std::string, uint64_t> LiveJob::Impl::state_hashes() const {
+  std::map<std::string, uint64_t> hashes;
+  for (const ModelStage model_stage : {kActorTraining, kCriticTraining}) {
+    for (const auto& [name, hash] : runtime_.store().hashes(first_unit(model_stage))) {
+      hashes[to_string(model_stage.role) + "/" + name] = hash;
+    }
+  }
+  return hashes;
+}
+
+LiveJob::LiveJob(LiveOptions options, Plan plan)
+    : impl_(std::make_unique<Impl>(std::move(options), std::move(plan))) {}
+LiveJob::~LiveJob() = default;
+Inventory LiveJob::inventory() const { return impl_->inventory(); }
+const Plan& LiveJob::plan() const { return impl_->plan(); }
+bool LiveJob::done() const { return impl_->done(); }
+StepReport LiveJob::run_step() { return impl_->run_step(); }
+TransitionReport LiveJob::apply(const TransitionDag& dag) { return impl_->apply(dag); }
+int LiveJob::step() const { return impl_->step(); }
+int64_t LiveJob::dropped_prompts() const { return impl_->dropped_prompts(); }
+void LiveJob::save(const std::filesystem::path& root, const Json& extra, int keep) const {
+  impl_->save(root, extra, keep);
+}
+Json LiveJob::resume(const Checkpoint& checkpoint) { return impl_->resume(checkpoint); }
+void LiveJob::export_actor(const std::filesystem::path& directory) const {
+  impl_->export_actor(directory);
+}
+std::map<std::string, uint64_t> LiveJob::state_hashes() const { return impl_->state_hashes(); }
+
+}  // namespace nereus

@@ -1,0 +1,156 @@
+#include "nereus/live/live_job.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "nereus/live/testing.h"
+
+namespace nereus {
+namespace {
+
+using testing::tiny_job;
+using testing::uniform_plan;
+
+class LiveJobTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = std::filesystem::temp_directory_path() /
+            ("nereus_live_" + std::to_string(::getpid()) + "_" +
+             ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::remove_all(root_);
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  // All logical training state, by part and name.
+  std::map<std::string, TensorMap> state_of(const LiveJob& job, const std::string& name) const {
+    job.save(root_ / name, Json(), 0);
+    const auto checkpoint = newest_checkpoint(root_ / name);
+    return {{"actor", read_part(*checkpoint, "actor")},
+            {"critic", read_part(*checkpoint, "critic")}};
+  }
+
+  std::filesystem::path root_;
+};
+
+void switch_to(LiveJob& job, const LiveOptions& options, const Plan& plan) {
+  const auto dag =
+      compile_transition(job.plan(), plan, job_spec(options, 0), options.cluster, Calibration());
+  ASSERT_TRUE(dag) << dag.error();
+  const TransitionReport report = job.apply(*dag);
+  EXPECT_TRUE(report.verified);
+  EXPECT_EQ(job.plan(), plan);
+}
+
+double largest_difference(const TensorMap& a, const TensorMap& b) {
+  double largest = 0;
+  EXPECT_EQ(a.size(), b.size());
+  for (const auto& [name, tensor] : a) {
+    largest = std::max(largest, (tensor - b.at(name)).abs().max().item<double>());
+  }
+  return largest;
+}
+
+// Rule 1 of the design: a run that changes its plan five times matches the run that never does.
+TEST_F(LiveJobTest, FiveTransitionsChangeNothing) {
+  const LiveOptions options = tiny_job(/*devices=*/4, /*steps=*/6);
+  LiveJob fixed(options, uniform_plan(options, {1, 1}, 1));
+  LiveJob adaptive(options, uniform_plan(options, {1, 1}, 4));
+  const std::vector<Plan> plans = {
+      uniform_plan(options, {1, 1}, 4), uniform_plan(options, {2, 1}, 2),
+      uniform_plan(options, {4, 1}, 1), uniform_plan(options, {1, 2}, 2),
+      uniform_plan(options, {2, 2}, 1), uniform_plan(options, {1, 1}, 2, /*recompute=*/true)};
+  for (size_t step = 0; step < plans.size(); ++step) {
+    if (step > 0) switch_to(adaptive, options, plans[step]);
+    const StepReport expected = fixed.run_step();
+    const StepReport actual = adaptive.run_step();
+    EXPECT_EQ(actual.response_tokens, expected.response_tokens) << "step " << step;
+    for (const std::string key : {"actor/pg_loss", "critic/vf_loss", "critic/rewards/mean",
+                                  "actor/grad_norm", "actor/ref_kl"}) {
+      EXPECT_NEAR(actual.metrics.at(key), expected.metrics.at(key), 1e-10)
+          << key << " in step " << step;
+    }
+  }
+  const auto expected = state_of(fixed, "fixed");
+  const auto actual = state_of(adaptive, "adaptive");
+  for (const std::string part : {"actor", "critic"}) {
+    EXPECT_LT(largest_difference(expected.at(part), actual.at(part)), 1e-10) << part;
+  }
+  EXPECT_TRUE(adaptive.done());
+}
+
+TEST_F(LiveJobTest, ResumesBitEqual) {
+  const LiveOptions options = tiny_job(/*devices=*/2, /*steps=*/3);
+  const Plan plan = uniform_plan(options, {2, 1}, 1);
+  LiveJob straight(options, plan);
+  for (int step = 0; step < 3; ++step) straight.run_step();
+
+  LiveJob first(options, plan);
+  first.run_step();
+  first.save(root_, {{"note", "kept"}}, 1);
+  LiveJob second(options, plan);
+  const Json extra = second.resume(*newest_checkpoint(root_));
+  EXPECT_EQ(extra.at("note"), "kept");
+  EXPECT_EQ(second.step(), 1);
+  second.run_step();
+  second.run_step();
+  EXPECT_EQ(second.state_hashes(), straight.state_hashes());
+}
+
+TEST_F(LiveJobTest, ResumesUnderAnotherLayout) {
+  const LiveOptions options = tiny_job(/*devices=*/4, /*steps=*/2);
+  LiveJob first(options, uniform_plan(options, {1, 1}, 4));
+  first.run_step();
+  first.save(root_, Json(), 0);
+  LiveJob second(options, uniform_plan(options, {2, 2}, 1));
+  second.resume(*newest_checkpoint(root_));
+  EXPECT_EQ(second.state_hashes(), first.state_hashes());
+}
+
+TEST_F(LiveJobTest, SharesTheBytesOfEqualShards) {
+  const LiveOptions options = tiny_job(/*devices=*/2, /*steps=*/1);
+  const Plan same = uniform_plan(options, {1, 1}, 2);
+  Plan different = same;
+  different.stages.front().layout = {2, 1};
+  different.stages.front().units = {{{0, 0}, {0, 1}}};
+  ASSERT_EQ(different.stages.front().model_stage.stage, Stage::kGeneration);
+  LiveJob aliased(options, same);
+  LiveJob copied(options, different);
+  const Bytes shared = aliased.run_step().resident_bytes.at({0, 0});
+  const Bytes separate = copied.run_step().resident_bytes.at({0, 0});
+  EXPECT_GT(separate, shared) << "another layout needs its own copy of the weights";
+}
+
+TEST_F(LiveJobTest, StopsAtTheMemoryBudget) {
+  LiveOptions options = tiny_job(/*devices=*/1, /*steps=*/1);
+  options.cluster.device.memory = Bytes(40 << 20);
+  try {
+    LiveJob job(options, uniform_plan(options, {1, 1}, 1));
+    job.run_step();
+    FAIL() << "six copies of 6 MiB and two steps fitted into 40 MiB";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kOutOfMemory) << error.what();
+  }
+}
+
+TEST_F(LiveJobTest, RefusesContradictions) {
+  const auto message_of = [](LiveOptions options) {
+    try {
+      job_spec(options, 0);
+      return std::string("accepted");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  LiveOptions large_mini_batch = tiny_job(1, 1);
+  large_mini_batch.ppo.mini_batch = 9;
+  EXPECT_NE(message_of(large_mini_batch).find("choose 1 to 8"), std::string::npos);
+  LiveOptions no_reference = tiny_job(1, 1);
+  no_reference.reference.reset();
+  EXPECT_NE(message_of(no_reference).find("needs a reference"), std::string::npos);
+  LiveOptions too_long = tiny_job(1, 1);
+  too_long.response_length = {{{0, 5000}}};
+  EXPECT_NE(message_of(too_long).find("max_position_embeddings"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace nereus

@@ -1,0 +1,18 @@
+// The metrics of a step under verl's names (verl/trainer/ppo/metric_utils.py).
+#pragma once
+
+#include "nereus/job/job.h"
+#include "nereus/live/ppo_step.h"
+
+namespace nereus {
+
+// critic/{score,rewards,advantages,returns,values}/{mean,max,min}, response_length/*,
+// prompt_length/*, response/aborted_ratio, actor/ref_kl (nats per token to the reference),
+// training/rollout_probs_diff_*.
+void add_batch_metrics(const Experience& experience, int64_t response_limit, Metrics& metrics);
+// critic/vf_explained_var; needs returns.
+void add_value_metrics(const Experience& experience, Metrics& metrics);
+// timing_s/*, timing_per_token_ms/*, perf/*, training/global_step.
+void add_performance_metrics(const StepReport& report, Metrics& metrics);
+
+}  // namespace nereus

@@ -1,0 +1,203 @@
+#include "nereus/live/ppo_step.h"
+
+#include <ATen/ATen.h>
+
+#include <numeric>
+
+#include "nereus/base/error.h"
+#include "nereus/rl/minibatch.h"
+
+namespace nereus {
+
+namespace {
+
+constexpr ModelStage kActorGeneration{Role::kActor, Stage::kGeneration};
+constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
+constexpr ModelStage kCriticTraining{Role::kCritic, Stage::kTraining};
+
+// The part of `items` that replica `unit` of `dp` works on: contiguous, balanced.
+std::vector<int64_t> share_of(const std::vector<int64_t>& items, int unit, int dp) {
+  const auto count = static_cast<int64_t>(items.size());
+  return {items.begin() + count * unit / dp, items.begin() + count * (unit + 1) / dp};
+}
+
+std::vector<int64_t> everything(const Experience& experience) {
+  std::vector<int64_t> indices(experience.size());
+  std::iota(indices.begin(), indices.end(), 0);
+  return indices;
+}
+
+std::vector<MicroBatch> inputs_of(const std::vector<SampleBatch>& batches) {
+  std::vector<MicroBatch> inputs;
+  for (const SampleBatch& batch : batches) inputs.push_back(batch.input);
+  return inputs;
+}
+
+// Runs forward passes over all samples and hands each micro-batch's outputs to `take`, once per
+// unit.
+NodeTiming infer(Runtime& runtime, const std::string& name, ModelStage model_stage,
+                 const Experience& experience, double temperature,
+                 const std::function<void(const TokenOutputs&, const SampleBatch&)>& take) {
+  const StagePlan& stage = at(runtime.plan(), model_stage);
+  const PassOptions options{.temperature = temperature};
+  return runtime.run(name, model_stage, OpClass::kCompute, [&](UnitEngine& engine, int unit) {
+    const std::vector<SampleBatch> batches =
+        micro_batches(experience, share_of(everything(experience), unit, stage.dp()),
+                      stage.micro_batch, engine.device());
+    const std::vector<TokenOutputs> outputs = engine.forward(inputs_of(batches), options);
+    if (!engine.speaks()) return;
+    for (size_t i = 0; i < batches.size(); ++i) take(outputs[i], batches[i]);
+  });
+}
+
+// The loss of one micro-batch and what it adds to the metrics.
+using SampleLoss = std::function<Loss(const TokenOutputs&, const SampleBatch&, at::TensorOptions)>;
+
+UpdateOutcome update(Runtime& runtime, const std::string& name, ModelStage model_stage,
+                     const Experience& experience, const std::vector<int64_t>& mini_batch,
+                     const OptimizerOptions& optimizer, PassOptions pass, const SampleLoss& loss) {
+  const StagePlan& stage = at(runtime.plan(), model_stage);
+  pass.recompute = stage.recompute;
+  // One slot per unit, added up in order afterwards: the same bits in every run.
+  std::vector<Metrics> metrics_of_unit(stage.dp());
+  UpdateResult result;
+
+  UpdateOutcome outcome;
+  outcome.timing =
+      runtime.run(name, model_stage, OpClass::kCompute, [&](UnitEngine& engine, int unit) {
+        const std::vector<SampleBatch> batches = micro_batches(
+            experience, share_of(mini_batch, unit, stage.dp()), stage.micro_batch, engine.device());
+        const auto options = engine.loss_options();
+        const LossFunction loss_of = [&](const TokenOutputs& outputs, int index) {
+          Loss value = loss(outputs, batches[index], options);
+          if (engine.speaks()) {
+            for (const auto& [key, amount] : value.metrics) metrics_of_unit[unit][key] += amount;
+          }
+          return value.loss;
+        };
+        const UpdateResult updated = engine.update(inputs_of(batches), pass, loss_of, optimizer);
+        if (unit == 0 && engine.speaks()) result = updated;
+      });
+
+  for (const Metrics& unit_metrics : metrics_of_unit) {
+    for (const auto& [key, amount] : unit_metrics) outcome.metrics[key] += amount;
+  }
+  const std::string role = to_string(model_stage.role);
+  outcome.metrics[role + "/grad_norm"] = result.grad_norm;
+  outcome.metrics[role + "/lr"] = result.lr;
+  return outcome;
+}
+
+// Aggregation weights of the mini-batch's samples, by index into the experience.
+struct TokenWeights {
+  std::map<int64_t, double> loss;
+  double metric = 0;  // 1 / tokens
+
+  std::vector<double> of(const SampleBatch& batch, const Experience& experience) const {
+    std::vector<double> weights;
+    for (const int64_t index : batch.samples) {
+      weights.insert(weights.end(), experience[index].response.size(), loss.at(index));
+    }
+    return weights;
+  }
+};
+
+TokenWeights token_weights(LossAggregation mode, const Experience& experience,
+                           const std::vector<int64_t>& mini_batch, double horizon) {
+  std::vector<int64_t> lengths;
+  for (const int64_t index : mini_batch) {
+    lengths.push_back(static_cast<int64_t>(experience[index].response.size()));
+  }
+  const std::vector<double> weights = sample_weights(mode, lengths, horizon);
+  TokenWeights result;
+  for (size_t i = 0; i < mini_batch.size(); ++i) result.loss[mini_batch[i]] = weights[i];
+  const auto tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  result.metric = 1.0 / static_cast<double>(std::max<int64_t>(tokens, 1));
+  return result;
+}
+
+}  // namespace
+
+NodeTiming generate_responses(Runtime& runtime, Experience& experience,
+                              const GenerationOptions& options) {
+  const StagePlan& stage = at(runtime.plan(), kActorGeneration);
+  const Emu trained = units_of(at(runtime.plan(), kActorTraining)).front();
+  const uint64_t version = runtime.store().at(trained, trained.devices.front()).version;
+  return runtime.run("gen", kActorGeneration, OpClass::kDecode, [&](UnitEngine& engine, int unit) {
+    NEREUS_CHECK(engine.state().version == version,
+                 "generation has weights of version " + std::to_string(engine.state().version) +
+                     ", training is at " + std::to_string(version));
+    const std::vector<int64_t> mine = share_of(everything(experience), unit, stage.dp());
+    std::vector<GenerationRequest> requests;
+    for (const int64_t index : mine) {
+      requests.push_back({experience[index].id, experience[index].prompt});
+    }
+    std::vector<GenerationResult> results = engine.generate(requests, options);
+    if (!engine.speaks()) return;
+    for (size_t i = 0; i < mine.size(); ++i) {
+      Sample& sample = experience[mine[i]];
+      sample.response = std::move(results[i].tokens);
+      sample.rollout_log_probs = std::move(results[i].log_probs);
+      sample.finished = results[i].finished;
+    }
+  });
+}
+
+NodeTiming infer_log_probs(Runtime& runtime, const std::string& name, ModelStage model_stage,
+                           Experience& experience, std::vector<double> Sample::* member,
+                           double temperature) {
+  return infer(runtime, name, model_stage, experience, temperature,
+               [&](const TokenOutputs& outputs, const SampleBatch& batch) {
+                 scatter(outputs.log_probs, batch.samples, member, experience);
+               });
+}
+
+NodeTiming infer_values(Runtime& runtime, Experience& experience) {
+  return infer(runtime, "values", kCriticTraining, experience, /*temperature=*/1,
+               [&](const TokenOutputs& outputs, const SampleBatch& batch) {
+                 scatter(outputs.values, batch.samples, &Sample::values, experience);
+               });
+}
+
+UpdateOutcome update_actor(Runtime& runtime, const Experience& experience,
+                           const std::vector<int64_t>& mini_batch, const LiveOptions& options) {
+  const PolicyLossOptions& policy = options.ppo.policy;
+  const TokenWeights weights =
+      token_weights(policy.aggregation, experience, mini_batch,
+                    static_cast<double>(options.response_length.longest()));
+  const PassOptions pass{.temperature = options.sampling.temperature, .with_entropy = true};
+  return update(
+      runtime, "update_actor", kActorTraining, experience, mini_batch, options.actor_optimizer,
+      pass, [&](const TokenOutputs& outputs, const SampleBatch& batch, at::TensorOptions tensor) {
+        PolicyTargets targets;
+        targets.old_log_probs = gather(experience, batch.samples, &Sample::old_log_probs, tensor);
+        targets.advantages = gather(experience, batch.samples, &Sample::advantages, tensor);
+        if (policy.use_kl_loss) {
+          targets.ref_log_probs = gather(experience, batch.samples, &Sample::ref_log_probs, tensor);
+        }
+        targets.weights = to_tensor(weights.of(batch, experience), tensor);
+        targets.metric_weights = at::full_like(targets.weights, weights.metric);
+        return policy_loss(outputs, targets, policy);
+      });
+}
+
+UpdateOutcome update_critic(Runtime& runtime, const Experience& experience,
+                            const std::vector<int64_t>& mini_batch, const LiveOptions& options) {
+  const ValueLossOptions& value = options.ppo.value;
+  const TokenWeights weights =
+      token_weights(value.aggregation, experience, mini_batch,
+                    static_cast<double>(options.response_length.longest()));
+  return update(
+      runtime, "update_critic", kCriticTraining, experience, mini_batch, options.critic_optimizer,
+      PassOptions{},
+      [&](const TokenOutputs& outputs, const SampleBatch& batch, at::TensorOptions tensor) {
+        ValueTargets targets;
+        targets.old_values = gather(experience, batch.samples, &Sample::values, tensor);
+        targets.returns = gather(experience, batch.samples, &Sample::returns, tensor);
+        targets.weights = to_tensor(weights.of(batch, experience), tensor);
+        targets.metric_weights = at::full_like(targets.weights, weights.metric);
+        return value_loss(outputs, targets, value);
+      });
+}
+
+}  // namespace nereus

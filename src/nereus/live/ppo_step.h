@@ -1,0 +1,37 @@
+// The passes of one PPO step over the units of a runtime. Each reads and fills the logical samples.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "nereus/live/options.h"
+#include "nereus/live/runtime.h"
+#include "nereus/rl/sample.h"
+
+namespace nereus {
+
+using Metrics = std::map<std::string, double>;  // verl's names
+
+// Fills response, finished, rollout_log_probs. Throws Error(kInternal) if the generation weights
+// are not of the actor's current version.
+NodeTiming generate_responses(Runtime& runtime, Experience& experience,
+                              const GenerationOptions& options);
+
+// Log-probabilities of the responses under a model-stage's weights into `member`.
+NodeTiming infer_log_probs(Runtime& runtime, const std::string& name, ModelStage model_stage,
+                           Experience& experience, std::vector<double> Sample::* member,
+                           double temperature);
+NodeTiming infer_values(Runtime& runtime, Experience& experience);
+
+// One optimizer step each on the samples of a mini-batch; metrics are added to `metrics` /
+// `updates`. `local` time of the pass is returned. Throws Error(kNumeric) before anything changed.
+struct UpdateOutcome {
+  NodeTiming timing;
+  Metrics metrics;  // grad_norm, lr and the loss's metrics
+};
+UpdateOutcome update_actor(Runtime& runtime, const Experience& experience,
+                           const std::vector<int64_t>& mini_batch, const LiveOptions& options);
+UpdateOutcome update_critic(Runtime& runtime, const Experience& experience,
+                            const std::vector<int64_t>& mini_batch, const LiveOptions& options);
+
+}  // namespace nereus

@@ -1,0 +1,61 @@
+#include "nereus/live/prompt_source.h"
+
+#include <algorithm>
+
+#include "nereus/base/error.h"
+#include "nereus/base/random.h"
+
+namespace nereus {
+
+PromptSource::PromptSource(const DataOptions& options, const Tokenizer& tokenizer, uint64_t seed)
+    : shuffle_(options.shuffle), seed_(seed) {
+  std::vector<Prompt> prompts = read_prompts(options.train_file, options.prompt_key);
+  std::vector<Entry> too_long;
+  for (size_t row = 0; row < prompts.size(); ++row) {
+    Entry entry{static_cast<int64_t>(row), std::move(prompts[row]), {}};
+    entry.tokens = tokenizer.encode(entry.prompt.text, /*add_special=*/true);
+    const bool fits = static_cast<int64_t>(entry.tokens.size()) <= options.max_prompt_length;
+    (fits ? entries_ : too_long).push_back(std::move(entry));
+  }
+  dropped_ = static_cast<int64_t>(too_long.size());
+  if (dropped_ > 0 && !options.filter_overlong_prompts) {
+    throw Error(ErrorCode::kInvalidInput,
+                options.train_file.string() + ": " + std::to_string(dropped_) + " of " +
+                    std::to_string(prompts.size()) +
+                    " prompts are longer than data.max_prompt_length (" +
+                    std::to_string(options.max_prompt_length) + " tokens); the first is row " +
+                    std::to_string(too_long.front().index + 1) + " with " +
+                    std::to_string(too_long.front().tokens.size()) +
+                    ". Raise the limit, or set data.filter_overlong_prompts=true to drop them");
+  }
+  if (entries_.empty()) {
+    throw Error(ErrorCode::kInvalidInput,
+                options.train_file.string() +
+                    ": no prompt is left within data.max_prompt_length (" +
+                    std::to_string(options.max_prompt_length) + " tokens)");
+  }
+}
+
+const PromptSource::Entry& PromptSource::at(int64_t position) const {
+  const int64_t epoch = position / size();
+  const int64_t within = position % size();
+  if (!shuffle_) return entries_[within];
+  return entries_[permutation(size(), seed_, static_cast<uint64_t>(epoch))[within]];
+}
+
+const Prompt& PromptSource::row(int64_t index) const {
+  const auto found =
+      std::lower_bound(entries_.begin(), entries_.end(), index,
+                       [](const Entry& entry, int64_t wanted) { return entry.index < wanted; });
+  NEREUS_CHECK(found != entries_.end() && found->index == index,
+               "no prompt of row " + std::to_string(index));
+  return found->prompt;
+}
+
+int64_t PromptSource::longest() const {
+  size_t longest = 0;
+  for (const Entry& entry : entries_) longest = std::max(longest, entry.tokens.size());
+  return static_cast<int64_t>(longest);
+}
+
+}  // namespace nereus

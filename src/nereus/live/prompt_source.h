@@ -1,0 +1,39 @@
+// The prompts of a job, tokenized, in an order that is a function of (seed, position) alone.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "nereus/bridge/tokenizer.h"
+#include "nereus/data/prompts.h"
+#include "nereus/live/options.h"
+
+namespace nereus {
+
+class PromptSource final {
+ public:
+  // Reads, tokenizes and filters. Throws Error(kInvalidInput): a prompt longer than
+  // max_prompt_length (row, tokens, limit, how many there are) unless filtering is on; none left.
+  PromptSource(const DataOptions& options, const Tokenizer& tokenizer, uint64_t seed);
+
+  struct Entry {
+    int64_t index = 0;  // row of the file
+    Prompt prompt;
+    std::vector<int64_t> tokens;
+  };
+  // The prompt at `position` of the endless sequence of (shuffled) epochs.
+  const Entry& at(int64_t position) const;
+  // The prompt of a row of the file (Entry::index).
+  const Prompt& row(int64_t index) const;
+  int64_t size() const { return static_cast<int64_t>(entries_.size()); }
+  int64_t dropped() const { return dropped_; }
+  int64_t longest() const;
+
+ private:
+  std::vector<Entry> entries_;
+  int64_t dropped_ = 0;
+  bool shuffle_ = true;
+  uint64_t seed_ = 0;
+};
+
+}  // namespace nereus

@@ -1,0 +1,141 @@
+#include "nereus/live/runtime.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "nereus/base/error.h"
+
+namespace nereus {
+
+namespace {
+
+constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
+constexpr ModelStage kActorGeneration{Role::kActor, Stage::kGeneration};
+
+Seconds since(std::chrono::steady_clock::time_point start) {
+  return Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+}
+
+}  // namespace
+
+Runtime::Runtime(const Cluster& cluster, const std::string& device_type,
+                 std::map<Role, ModelUse> models)
+    : models_(std::move(models)),
+      devices_(all_devices(cluster)),
+      workers_(devices_, device_type, cluster.device.memory),
+      store_(workers_) {}
+
+StateSchema Runtime::schema(ModelStage model_stage) const {
+  return state_schema(models_.at(model_stage.role), model_stage);
+}
+
+void Runtime::adopt(Plan plan) {
+  release();
+  plan_ = std::move(plan);
+  alias_generation();
+  for (const StagePlan& stage : plan_.stages) connect_stage(stage);
+}
+
+void Runtime::release() { engines_.clear(); }
+
+void Runtime::alias_generation() {
+  const EmuCollection training = units_of(nereus::at(plan_, kActorTraining));
+  const EmuCollection generation = units_of(nereus::at(plan_, kActorGeneration));
+  std::vector<DeviceId> aliased;
+  for (const Emu& unit : generation) {
+    for (const DeviceId device : unit.devices) {
+      const auto owner = std::find_if(training.begin(), training.end(), [&](const Emu& candidate) {
+        return same_shards(unit, candidate, device);
+      });
+      if (owner == training.end()) continue;
+      store_.replace(unit, device, UnitState::alias_weights(unit, store_.at(*owner, device)));
+      aliased.push_back(device);
+    }
+  }
+  weight_sync_ = reshard(training, generation, schema(kActorGeneration));
+  std::erase_if(weight_sync_.moves, [&](const Move& move) {
+    return std::find(aliased.begin(), aliased.end(), move.to) != aliased.end();
+  });
+}
+
+void Runtime::connect_stage(const StagePlan& stage) {
+  auto comms = connect(stage);
+  for (const Emu& unit : units_of(stage)) {
+    for (const DeviceId device : unit.devices) {
+      engines_[{stage.model_stage, device}] =
+          std::make_unique<UnitEngine>(models_.at(stage.model_stage.role).spec,
+                                       store_.at(unit, device), std::move(comms.at(device)));
+    }
+  }
+}
+
+NodeTiming Runtime::run(const std::string& name, ModelStage model_stage, OpClass local,
+                        const Body& body) {
+  const StagePlan& stage = nereus::at(plan_, model_stage);
+  std::vector<DeviceId> devices;
+  std::map<DeviceId, int> unit_of;
+  for (int unit = 0; unit < stage.dp(); ++unit) {
+    for (const DeviceId device : stage.units[unit]) {
+      devices.push_back(device);
+      unit_of[device] = unit;
+    }
+  }
+  const auto engine_of = [&](DeviceId device) -> UnitEngine& {
+    return *engines_.at({model_stage, device});
+  };
+  std::map<DeviceId, Seconds> walls;
+  for (const DeviceId device : devices) walls[device] = Seconds();
+
+  const auto start = std::chrono::steady_clock::now();
+  workers_.run(
+      devices,
+      [&](Worker& worker) {
+        const auto begun = std::chrono::steady_clock::now();
+        body(engine_of(worker.id()), unit_of.at(worker.id()));
+        walls.at(worker.id()) = since(begun);
+      },
+      [&](const std::string& reason) {
+        for (const DeviceId device : devices) engine_of(device).comms().abort(reason);
+      });
+
+  NodeTiming timing{name, since(start), {}};
+  for (const DeviceId device : devices) {
+    for (const auto& [op_class, seconds] : engine_of(device).take_times(local, walls.at(device))) {
+      timing.by_class[op_class] += seconds * (1.0 / static_cast<double>(devices.size()));
+    }
+  }
+  return timing;
+}
+
+NodeTiming Runtime::synchronise_generation() {
+  const auto start = std::chrono::steady_clock::now();
+  const EmuCollection training = units_of(nereus::at(plan_, kActorTraining));
+  const EmuCollection generation = units_of(nereus::at(plan_, kActorGeneration));
+  const StateKind weights[] = {StateKind::kWeights};
+  // Also stamps the generation units with the training units' weight version.
+  store_.copy(weight_sync_, training, generation, weights);
+  const Seconds took = since(start);
+  return {"update_weights", took, {{OpClass::kTransfer, took}}};
+}
+
+std::map<DeviceId, Bytes> Runtime::peaks() const {
+  std::map<DeviceId, Bytes> peaks;
+  for (const DeviceId device : devices_.devices()) {
+    peaks[device] = workers_.at(device).memory().peak();
+  }
+  return peaks;
+}
+
+std::map<DeviceId, Bytes> Runtime::current() const {
+  std::map<DeviceId, Bytes> bytes;
+  for (const DeviceId device : devices_.devices()) {
+    bytes[device] = workers_.at(device).memory().current();
+  }
+  return bytes;
+}
+
+void Runtime::reset_peaks() {
+  for (const DeviceId device : devices_.devices()) workers_.at(device).memory().reset_peak();
+}
+
+}  // namespace nereus

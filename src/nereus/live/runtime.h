@@ -1,0 +1,59 @@
+// The devices at work: workers, the state they hold, and the engines of the plan in force.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "nereus/engine/state_store.h"
+#include "nereus/engine/unit_engine.h"
+#include "nereus/job/job.h"
+
+namespace nereus {
+
+// Used by the host thread only.
+class Runtime final {
+ public:
+  Runtime(const Cluster& cluster, const std::string& device_type, std::map<Role, ModelUse> models);
+
+  StateStore& store() { return store_; }
+  const StateStore& store() const { return store_; }
+  const Plan& plan() const { return plan_; }
+  StateSchema schema(ModelStage model_stage) const;
+  const ModelSpec& model(Role role) const { return models_.at(role).spec; }
+
+  // Puts a plan in force whose units all exist in the store: connects them, and lets generation
+  // units use the training units' bytes wherever those are the same shards.
+  void adopt(Plan plan);
+  // Takes the engines down, so that state may be moved. adopt() brings them back.
+  void release();
+
+  // Runs body(engine, unit number) on every device of a model-stage at once. Throws what a device
+  // threw. The timing's classes are means over the devices; local work counts as `local`.
+  using Body = std::function<void(UnitEngine& engine, int unit)>;
+  NodeTiming run(const std::string& name, ModelStage model_stage, OpClass local, const Body& body);
+
+  // Brings the actor's generation weights up to its training weights: nothing to do for aliased
+  // units, a resharding copy for others.
+  NodeTiming synchronise_generation();
+
+  // Bytes on each device of the cluster: highest since reset_peaks(), and now.
+  std::map<DeviceId, Bytes> peaks() const;
+  std::map<DeviceId, Bytes> current() const;
+  void reset_peaks();
+
+ private:
+  void alias_generation();
+  void connect_stage(const StagePlan& stage);
+
+  std::map<Role, ModelUse> models_;
+  DevicePool devices_;
+  WorkerPool workers_;
+  StateStore store_;
+  Plan plan_;
+  std::map<std::pair<ModelStage, DeviceId>, std::unique_ptr<UnitEngine>> engines_;
+  ReshardPlan weight_sync_;  // moves to generation devices that are not aliased
+};
+
+}  // namespace nereus
