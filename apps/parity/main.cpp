@@ -6,6 +6,8 @@
 //   greedy.json          greedy continuations of the prompts
 // for tests/parity to compare. REQUEST: {"tp", "pp", "dp", "dtype", "recompute", "max_new_tokens",
 // "samples": [{"prompt": […], "response": […]}, …]}.
+#include <ATen/core/grad_mode.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>

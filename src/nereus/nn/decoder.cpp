@@ -138,16 +138,13 @@ RopeTables DecoderStage::rope_prefix(int64_t length) const {
   if (length > rows) {
     rope_ = make_rope_tables(spec_, std::max({length, 2 * rows, kRopeRows}), options_);
   }
-  return {rope_.cos.narrow(0, 0, length).unsqueeze(1), rope_.sin.narrow(0, 0, length).unsqueeze(1)};
+  return {rope_.cos.narrow(0, 0, length), rope_.sin.narrow(0, 0, length)};
 }
 
 RopeTables DecoderStage::rope_at(const std::vector<int64_t>& positions) const {
-  rope_prefix(std::ranges::max(positions) + 1);
+  const RopeTables tables = rope_prefix(std::ranges::max(positions) + 1);
   const at::Tensor index = at::tensor(positions, at::kLong).to(options_.device());
-  const auto pick = [&](const at::Tensor& table) {
-    return table.index_select(0, index).unsqueeze(1).unsqueeze(1);
-  };
-  return {pick(rope_.cos), pick(rope_.sin)};
+  return {tables.cos.index_select(0, index), tables.sin.index_select(0, index)};
 }
 
 DecoderStage::Heads DecoderStage::heads(const Block& block, const at::Tensor& normed,

@@ -70,11 +70,11 @@ class DecoderStage {
   };
 
   static Block block_of(const ParameterMap& parameters, const ModelSpec& spec, int layer);
-  // Of positions 0 … length - 1: [length, 1, head_dim]. Grows the tables on demand.
+  // Of positions 0 … length - 1. Grows the tables on demand.
   RopeTables rope_prefix(int64_t length) const;
-  // Of one position per row: [rows, 1, 1, head_dim].
+  // Of one position per row.
   RopeTables rope_at(const std::vector<int64_t>& positions) const;
-  // normed [b, T, h]; `rope` must broadcast to [b, T, heads, head_dim].
+  // normed [b, T, h]; `rope` as apply_rope wants it.
   Heads heads(const Block& block, const at::Tensor& normed, const RopeTables& rope) const;
   at::Tensor feed_forward(const Block& block, const at::Tensor& hidden) const;
   at::Tensor final_norm(const at::Tensor& hidden) const;

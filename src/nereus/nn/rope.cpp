@@ -1,13 +1,15 @@
 #include "nereus/nn/rope.h"
 
-#include <ATen/ops/addcmul.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cos.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/outer.h>
 #include <ATen/ops/sin.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/InferenceMode.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
 #include <numbers>
@@ -15,6 +17,10 @@
 namespace nereus {
 
 namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Function;
+using torch::autograd::variable_list;
 
 double scaled(double frequency, const RopeScaling& scaling) {
   const double wavelength = 2 * std::numbers::pi / frequency;
@@ -25,6 +31,58 @@ double scaled(double frequency, const RopeScaling& scaling) {
       (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
   return (1 - smooth) * frequency / scaling.factor + smooth * frequency;
 }
+
+// Both rotations turn the pair (x[i], x[i + half]) by its angle, or back.
+enum class Turn { kForward, kBack };
+
+template <class T>
+at::Tensor rotate_rows(const at::Tensor& x, const RopeTables& tables, Turn turn) {
+  at::Tensor y = at::empty_like(x);
+  const int64_t half = x.size(3) / 2, heads = x.size(2);
+  const int64_t positions = x.size(0) * x.size(1), rows = tables.cos.size(0);
+  const T* in = x.const_data_ptr<T>();
+  T* out = y.mutable_data_ptr<T>();
+  const T sign = turn == Turn::kForward ? 1 : -1;
+  for (int64_t position = 0; position < positions; ++position) {
+    const T* c = tables.cos.const_data_ptr<T>() + position % rows * half;
+    const T* s = tables.sin.const_data_ptr<T>() + position % rows * half;
+    for (int64_t head = 0; head < heads; ++head, in += 2 * half, out += 2 * half) {
+      for (int64_t i = 0; i < half; ++i) {
+        out[i] = in[i] * c[i] - in[i + half] * s[i] * sign;
+        out[i + half] = in[i + half] * c[i] + in[i] * s[i] * sign;
+      }
+    }
+  }
+  return y;
+}
+
+at::Tensor rotate(const at::Tensor& x, const RopeTables& tables, Turn turn) {
+  if (x.is_cpu() && x.scalar_type() == at::kFloat) {
+    return rotate_rows<float>(x.contiguous(), tables, turn);
+  }
+  if (x.is_cpu() && x.scalar_type() == at::kDouble) {
+    return rotate_rows<double>(x.contiguous(), tables, turn);
+  }
+  const auto shaped = [&](const at::Tensor& table) {  // broadcasts to [b, T, heads, half]
+    return x.size(1) == 1 ? table.unsqueeze(1).unsqueeze(1) : table.unsqueeze(1);
+  };
+  const at::Tensor cos = shaped(tables.cos);
+  const at::Tensor sin = turn == Turn::kForward ? shaped(tables.sin) : shaped(tables.sin).neg();
+  const std::vector<at::Tensor> halves = x.chunk(2, -1);
+  return at::cat({halves[0] * cos - halves[1] * sin, halves[1] * cos + halves[0] * sin}, -1);
+}
+
+struct Rope : Function<Rope> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& cos,
+                            const at::Tensor& sin) {
+    ctx->save_for_backward({cos, sin});
+    return rotate(x, {cos, sin}, Turn::kForward);
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const variable_list saved = ctx->get_saved_variables();
+    return {rotate(grads[0], {saved[0], saved[1]}, Turn::kBack), {}, {}};
+  }
+};
 
 }  // namespace
 
@@ -45,14 +103,12 @@ RopeTables make_rope_tables(const ModelSpec& spec, int64_t positions,
   const at::ScalarType compute = fp64 ? at::kDouble : at::kFloat;
   const at::Tensor frequencies = at::tensor(rope_frequencies(spec), at::kDouble).to(compute);
   const at::Tensor angles = at::outer(at::arange(positions, compute), frequencies);
-  const at::Tensor cos = angles.cos(), sin = angles.sin();
-  return {at::cat({cos, cos}, 1).to(options), at::cat({sin.neg(), sin}, 1).to(options)};
+  return {angles.cos().to(options), angles.sin().to(options)};
 }
 
 at::Tensor apply_rope(const at::Tensor& x, const RopeTables& tables) {
-  const int64_t half = x.size(-1) / 2;
-  const at::Tensor swapped = at::cat({x.narrow(-1, half, half), x.narrow(-1, 0, half)}, -1);
-  return at::addcmul(x * tables.cos, swapped, tables.sin);
+  if (!at::GradMode::is_enabled()) return rotate(x, tables, Turn::kForward);
+  return Rope::apply(x, tables.cos, tables.sin);
 }
 
 }  // namespace nereus

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <vector>
 
 #include "nereus/model/model_spec.h"
@@ -13,10 +14,8 @@ namespace nereus {
 // Llama-3 scaling as in transformers' modeling_rope_utils.py, _compute_llama3_parameters.
 std::vector<double> rope_frequencies(const ModelSpec& spec);
 
-// Cosines and sines by position. `sin` has the sign of rotate_half folded in: its first half is
-// negative.
 struct RopeTables {
-  at::Tensor cos;  // [positions, head_dim]
+  at::Tensor cos;  // [positions, head_dim / 2]
   at::Tensor sin;  // same
 };
 
@@ -25,7 +24,8 @@ struct RopeTables {
 RopeTables make_rope_tables(const ModelSpec& spec, int64_t positions,
                             const at::TensorOptions& options);
 
-// x [..., head_dim] rotated; `tables` must broadcast to it.
+// x [b, T, heads, head_dim] rotated, differentiable. `tables` have a row per position, the same for
+// all b: [T, …]; or, if T is 1, a row per b: [b, …].
 at::Tensor apply_rope(const at::Tensor& x, const RopeTables& tables);
 
 }  // namespace nereus
