@@ -9,8 +9,8 @@ namespace nereus {
 // fills advantages (not whitened) and returns = advantages + values.
 void gae(Sample& sample, double gamma, double lambda);
 // The same with a mask for tokens that the policy did not produce: V and the carried advantage pass
-// over masked tokens unchanged (verl's "carry" family). Vectors of equal length T; entries where the
-// mask is 0 get advantage 0.
+// over masked tokens unchanged (verl's "carry" family). Vectors of equal length T; entries where
+// the mask is 0 get advantage 0.
 struct GaeResult {
   std::vector<double> advantages;
   std::vector<double> returns;

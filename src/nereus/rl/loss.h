@@ -12,11 +12,18 @@
 
 namespace nereus {
 
-enum class LossAggregation { kTokenMean, kTokenSum, kSeqMeanTokenSum, kSeqMeanTokenMean, kSeqMeanTokenSumNorm };
+enum class LossAggregation {
+  kTokenMean,
+  kTokenSum,
+  kSeqMeanTokenSum,
+  kSeqMeanTokenMean,
+  kSeqMeanTokenSumNorm
+};
 LossAggregation parse_loss_aggregation(const std::string& name);  // verl's "token-mean", …
 
-// Every mode is a weighted sum over tokens. The weight of each token of each sample of a mini-batch, from all
-// its response lengths, so that the loss does not depend on micro-batches or replicas. `horizon`: for
+// Every mode is a weighted sum over tokens. The weight of each token of each sample of a
+// mini-batch, from all its response lengths, so that the loss does not depend on micro-batches or
+// replicas; one entry per sample. Samples without tokens do not count as sequences. `horizon`: for
 // seq-mean-token-sum-norm.
 std::vector<double> sample_weights(LossAggregation mode, const std::vector<int64_t>& lengths,
                                    double horizon);
@@ -32,18 +39,23 @@ struct PolicyLossOptions {
   LossAggregation aggregation = LossAggregation::kTokenMean;
 };
 
+// Throws Error(kInvalidInput) naming the option (verl's name), its value and the legal ones. The k1
+// estimator is refused as a loss: its gradient has no term of the reference.
+void verify(const PolicyLossOptions& options);
+
 struct ValueLossOptions {
   double cliprange_value = 0.5;
   LossAggregation aggregation = LossAggregation::kTokenMean;
 };
+void verify(const ValueLossOptions& options);
 
 // Constants of the tokens of one micro-batch, [n] each, on the model's device.
 struct PolicyTargets {
   at::Tensor old_log_probs;
   at::Tensor advantages;
-  at::Tensor ref_log_probs;  // undefined unless use_kl_loss
-  at::Tensor weights;        // aggregation weights
-  at::Tensor metric_weights; // 1 / tokens of the mini-batch: metrics are token means
+  at::Tensor ref_log_probs;   // undefined unless use_kl_loss
+  at::Tensor weights;         // aggregation weights
+  at::Tensor metric_weights;  // 1 / tokens of the mini-batch: metrics are token means
 };
 struct ValueTargets {
   at::Tensor old_values;
@@ -53,12 +65,13 @@ struct ValueTargets {
 };
 
 struct Loss {
-  at::Tensor loss;                         // scalar, differentiable
-  std::map<std::string, double> metrics;   // additive over micro-batches and replicas
+  at::Tensor loss;                        // scalar, differentiable
+  std::map<std::string, double> metrics;  // additive over micro-batches and replicas
 };
 
-// Metrics: actor/pg_loss, actor/pg_clipfrac, actor/pg_clipfrac_lower, actor/ppo_kl, actor/entropy,
-// actor/kl_loss (if used).
+// Metrics: actor/pg_loss, actor/kl_loss (if used), both aggregated as the loss is; as means over
+// tokens actor/pg_clipfrac, actor/pg_clipfrac_lower, actor/ppo_kl, actor/entropy (if the outputs
+// have it).
 Loss policy_loss(const TokenOutputs& outputs, const PolicyTargets& targets,
                  const PolicyLossOptions& options);
 // Metrics: critic/vf_loss, critic/vf_clipfrac, critic/vpred_mean.

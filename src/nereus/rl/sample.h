@@ -7,20 +7,21 @@
 
 namespace nereus {
 
-// Vectors over the response have one entry per generated token (EOS included): lengths are the mask.
+// Vectors over the response have one entry per generated token (EOS included): lengths are the
+// mask.
 struct Sample {
-  uint64_t id = 0;            // over the whole run: step · batch + position
-  int64_t prompt_index = 0;   // row of the prompt file; also the group key
+  uint64_t id = 0;           // over the whole run: step · batch + position
+  int64_t prompt_index = 0;  // row of the prompt file; also the group key
   std::vector<int64_t> prompt;
   std::vector<int64_t> response;
-  bool finished = false;      // ended by EOS
+  bool finished = false;  // ended by EOS
   std::vector<double> rollout_log_probs;
   std::vector<double> old_log_probs;
   std::vector<double> ref_log_probs;  // empty without a reference
   std::vector<double> values;
-  double score = 0;                   // sum of the reward function's output
-  std::vector<double> token_scores;   // reward function's output per token
-  std::vector<double> rewards;        // token_scores - coef · KL
+  double score = 0;                  // sum of the reward function's output
+  std::vector<double> token_scores;  // reward function's output per token
+  std::vector<double> rewards;       // token_scores - coef · KL
   std::vector<double> advantages;
   std::vector<double> returns;
 };

@@ -13,15 +13,16 @@ namespace nereus {
 
 struct RewardInput {
   std::string prompt;
-  std::string response;       // decoded, special tokens left out
+  std::string response;  // decoded, special tokens left out
   std::string ground_truth;
   int64_t response_tokens = 0;  // EOS included
   bool finished = false;
 };
 
 struct RewardOutput {
-  double score = 0;                   // placed on the last response token
-  std::vector<double> token_scores;   // if not empty: dense, one per response token, instead of score
+  double score = 0;  // placed on the last response token
+  std::vector<double>
+      token_scores;  // if not empty: dense, one per response token, instead of score
 };
 
 class Reward {
@@ -31,8 +32,8 @@ class Reward {
   virtual RewardOutput score(const RewardInput& input) const = 0;
 };
 
-// "vader_sentiment" {lexicon: path, sign: 1 | -1} or "digit_completion" {}. Throws Error(kInvalidInput) for
-// another name (listing these) or a bad option.
+// "vader_sentiment" {lexicon: path, sign: 1 | -1} or "digit_completion" {}. Throws
+// Error(kInvalidInput) for another name (listing these) or a bad option.
 std::unique_ptr<Reward> make_reward(const std::string& name, const Json& options);
 
 }  // namespace nereus

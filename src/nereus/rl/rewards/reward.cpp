@@ -1,0 +1,44 @@
+#include "nereus/rl/rewards/reward.h"
+
+#include <algorithm>
+
+#include "nereus/base/error.h"
+#include "nereus/base/text.h"
+#include "nereus/rl/rewards/digit_completion.h"
+#include "nereus/rl/rewards/vader_sentiment.h"
+
+namespace nereus {
+
+namespace {
+
+void verify_keys(const std::string& name, const Json& options,
+                 const std::vector<std::string>& known) {
+  if (options.is_null()) return;
+  for (const auto& [key, value] : options.items()) {
+    if (std::ranges::find(known, key) != known.end()) continue;
+    const std::string close = nearest(key, known);
+    throw Error(ErrorCode::kInvalidInput,
+                "reward " + name + ": unknown option \"" + key + "\"" +
+                    (close.empty() ? "" : ", did you mean \"" + close + "\"?") +
+                    (known.empty() ? "; it has none" : "; it has " + join(known, ", ")));
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Reward> make_reward(const std::string& name, const Json& options) {
+  if (name == "vader_sentiment") {
+    verify_keys(name, options, {"lexicon", "sign"});
+    const std::string where = "reward " + name;
+    return std::make_unique<VaderSentiment>(require<std::string>(options, "lexicon", where),
+                                            optional(options, "sign", 1, where));
+  }
+  if (name == "digit_completion") {
+    verify_keys(name, options, {});
+    return std::make_unique<DigitCompletion>();
+  }
+  throw Error(ErrorCode::kInvalidInput,
+              "unknown reward \"" + name + "\"; use vader_sentiment or digit_completion");
+}
+
+}  // namespace nereus
