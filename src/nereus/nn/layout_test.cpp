@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 
+#include "nereus/base/error.h"
 #include "nereus/nn/generate.h"
 #include "nereus/nn/pipeline.h"
 #include "nereus/nn/testing.h"
@@ -96,9 +97,9 @@ Results run(const ModelSpec& spec, Layout layout, bool recompute) {
   Results results;
   std::mutex mutex;
   on_unit(random_weights(spec), spec, layout, cpu, [&](const UnitRank& unit) {
+    if (spec.head == Head::kLanguageModel) generate_both(unit, results);
     const std::vector<TokenOutputs> outputs = run_forward(unit.stage, unit.pp, batches, options);
     run_1f1b(unit.stage, unit.pp, batches, options, loss_of);
-    if (spec.head == Head::kLanguageModel) generate_both(unit, results);
     const std::lock_guard lock(mutex);
     add_gradients(results.gradients, spec, layout, unit);
     for (size_t i = 0; i < outputs.size(); ++i) {
@@ -139,17 +140,19 @@ class LayoutTest : public ::testing::TestWithParam<std::string> {};
 TEST_P(LayoutTest, AllLayoutsAgree) {
   const ModelSpec spec = tiny(GetParam());
   const Results expected = run(spec, {1, 1}, false);
-  for (const int tp : {1, 2, 4}) {
-    for (const int pp : {1, 2}) {
-      for (const bool recompute : {false, true}) {
-        SCOPED_TRACE(to_string(Layout{tp, pp}) + (recompute ? " recompute" : ""));
-        const Results results = run(spec, {tp, pp}, recompute);
-        expect_near(expected.gradients, results.gradients);
-        expect_near(expected.outputs, results.outputs);
-        expect_same(expected.greedy, results.greedy);
-        expect_same(expected.sampled, results.sampled);
-      }
-    }
+  struct Variant {
+    Layout layout;
+    bool recompute;
+  };
+  for (const auto& [layout, recompute] :
+       {Variant{{1, 1}, true}, Variant{{1, 2}, false}, Variant{{2, 1}, false},
+        Variant{{2, 2}, true}, Variant{{4, 1}, true}, Variant{{4, 2}, false}}) {
+    SCOPED_TRACE(to_string(layout) + (recompute ? " recompute" : ""));
+    const Results results = run(spec, layout, recompute);
+    expect_near(expected.gradients, results.gradients);
+    expect_near(expected.outputs, results.outputs);
+    expect_same(expected.greedy, results.greedy);
+    expect_same(expected.sampled, results.sampled);
   }
 }
 
@@ -178,6 +181,42 @@ TEST(GenerateTest, LogProbabilitiesAreThoseOfTheForwardPass) {
       const at::Tensor expected = at::tensor(results[i].log_probs, at::kDouble);
       EXPECT_LT((outputs[0].log_probs - expected).abs().max().item<double>(), 1e-10);
       EXPECT_EQ(results[i].finished, results[i].tokens.back() == 2);
+    }
+  });
+}
+
+TEST(PipelineTest, MicroBatchesMayBeMissingOrWithoutResponses) {
+  const ModelSpec spec = tiny("qwen3");
+  const auto cpu = [](int) { return at::Device(at::kCPU); };
+  on_unit(random_weights(spec), spec, {2, 2}, cpu, [&](const UnitRank& unit) {
+    run_1f1b(unit.stage, unit.pp, {}, {}, loss_of);
+    const at::Tensor nothing = at::empty({0}, at::kLong);
+    const MicroBatch batch{at::ones({1, 3}, at::kLong), nothing, nothing};
+    const PassOptions options{.with_entropy = true};
+    const auto outputs = run_forward(unit.stage, unit.pp, {batch}, options);
+    EXPECT_EQ(outputs.size(), unit.stage.is_last() ? 1U : 0U);
+    run_1f1b(unit.stage, unit.pp, {batch}, options, loss_of);
+    for (const auto& [name, tensor] : unit.parameters) {
+      EXPECT_EQ(tensor.grad().abs().sum().item<double>(), 0) << name;
+    }
+  });
+}
+
+// A fault on one rank reaches the other while it waits in the middle of a backward pass.
+TEST(PipelineTest, AbortEndsABackwardPass) {
+  const ModelSpec spec = tiny("llama");
+  const auto cpu = [](int) { return at::Device(at::kCPU); };
+  on_unit(random_weights(spec), spec, {2, 1}, cpu, [&](const UnitRank& unit) {
+    const auto loss = [&](const TokenOutputs& outputs, int) {
+      if (unit.index == 1) unit.tp.abort("rank 1 was lost");
+      return outputs.log_probs.sum();
+    };
+    try {
+      run_1f1b(unit.stage, unit.pp, micro_batches(spec), {}, loss);
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kAborted);
+      EXPECT_STREQ(error.what(), "rank 1 was lost");
     }
   });
 }

@@ -10,7 +10,7 @@
 
 namespace nereus {
 
-// Whole sequences, right-padded.
+// Whole sequences, right-padded, on the stage's device.
 struct MicroBatch {
   at::Tensor tokens;  // [b, T] int64
   at::Tensor
