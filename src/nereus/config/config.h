@@ -155,6 +155,7 @@ struct AdaptationConfig {
   double gamma = 0.5;
   double length_threshold = 0.3;
   double efficiency_threshold = 0.3;
+  double min_gain = 0.02;
   double headroom = 0.1;
   bool allow_recompute = true;
   bool verify = true;

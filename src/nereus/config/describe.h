@@ -142,6 +142,8 @@ void describe_adaptation(AdaptationConfig& adaptation, V& visit) {
         "Relative drift of the response length that asks for a new plan.");
   visit("adaptation.efficiency_threshold", adaptation.efficiency_threshold,
         "The same for the step time at equal work.");
+  visit("adaptation.min_gain", adaptation.min_gain,
+        "A smaller relative gain is noise, and no reason to move.");
   visit("adaptation.headroom", adaptation.headroom, "Share of device memory a plan leaves free.");
   visit("adaptation.allow_recompute", adaptation.allow_recompute,
         "Plans may trade time for activation memory.");

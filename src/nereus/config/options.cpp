@@ -137,6 +137,7 @@ ControllerOptions to_controller_options(const Config& config) {
   const AdaptationConfig& adaptation = config.adaptation;
   return {.enabled = adaptation.enabled,
           .gamma = adaptation.gamma,
+          .min_gain = adaptation.min_gain,
           .monitor = {.length_threshold = adaptation.length_threshold,
                       .efficiency_threshold = adaptation.efficiency_threshold},
           .planner = {.headroom = adaptation.headroom,

@@ -213,6 +213,7 @@ void verify(const Config& config) {
   at_least(0, "adaptation.gamma", config.adaptation.gamma);
   positive("adaptation.length_threshold", config.adaptation.length_threshold);
   positive("adaptation.efficiency_threshold", config.adaptation.efficiency_threshold);
+  share("adaptation.min_gain", config.adaptation.min_gain);
   require_that(config.adaptation.headroom >= 0 && config.adaptation.headroom < 1,
                "adaptation.headroom", config.adaptation.headroom, "at least 0 and below 1");
 }

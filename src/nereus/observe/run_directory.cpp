@@ -30,6 +30,8 @@ std::ofstream reopen(const fs::path& file, int first_step) {
   return out;
 }
 
+fs::path plan_file(int number) { return fs::path("plans") / format_number(number, "%03.0f.json"); }
+
 Json primitive_event(const Primitive& primitive, const PrimitiveReport* measured) {
   Json event = primitive;
   event["text"] = to_string(primitive);
@@ -59,7 +61,7 @@ RunDirectory::RunDirectory(fs::path root, int first_step, bool tensorboard)
   events_ = reopen(root_ / "events.jsonl", first_step);
   const std::vector<Json> earlier = read_json_lines(root_ / "metrics.jsonl");
   if (!earlier.empty()) earlier_s_ = earlier.back().value("wall_s", 0.0);
-  while (fs::exists(root_ / "plans" / (format_number(plans_, "%03.0f") + ".json"))) ++plans_;
+  while (fs::exists(root_ / plan_file(plans_))) ++plans_;
   trace_.emplace(root_ / "trace.json");
   if (tensorboard) tensorboard_.emplace(root_ / "tb", seconds_since_1970(), first_step);
 }
@@ -74,9 +76,9 @@ void RunDirectory::write_config(const std::string& yaml) {
 }
 
 void RunDirectory::write_plan(int step, const Plan& plan) {
-  const std::string name = "plans/" + format_number(plans_++, "%03.0f") + ".json";
-  write_text(root_ / name, Json(plan).dump(2) + "\n");
-  write_event("plan", step, {{"file", name}, {"text", to_string(plan)}});
+  const fs::path file = plan_file(plans_++);
+  write_text(root_ / file, Json(plan).dump(2) + "\n");
+  write_event("plan", step, {{"file", file.string()}, {"text", to_string(plan)}});
 }
 
 void RunDirectory::write_step(const StepReport& report) {
@@ -132,7 +134,8 @@ Json RunDirectory::write_summary() {
 fs::path move_aside(const fs::path& path) {
   for (int number = 1;; ++number) {
     fs::path aside = path;
-    aside += "." + std::to_string(number);
+    aside += '.';
+    aside += std::to_string(number);
     if (fs::exists(aside)) continue;
     fs::rename(path, aside);
     return aside;

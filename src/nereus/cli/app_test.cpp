@@ -1,0 +1,54 @@
+#include "nereus/cli/app.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace nereus {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Outcome {
+  int code;
+  std::string out;
+  std::string err;
+};
+
+Outcome run(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "nereus");
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  const int code = run_command_line(static_cast<int>(arguments.size()), arguments.data());
+  return {code, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
+}
+
+TEST(CommandLine, HelpOfEachCommandShowsAnExample) {
+  for (const char* command :
+       {"train", "plan", "check", "transition", "explain", "export", "config"}) {
+    const Outcome help = run({command, "--help"});
+    EXPECT_EQ(help.code, 0) << command;
+    EXPECT_THAT(help.out, HasSubstr(std::string("Example:  ./nereus ") + command));
+  }
+}
+
+TEST(CommandLine, BadArgumentsAndInputExitWithTwo) {
+  EXPECT_EQ(run({}).code, 2);
+  EXPECT_EQ(run({"dance"}).code, 2);
+  EXPECT_EQ(run({"plan", "c.yaml", "--gpus", "-1"}).code, 2);
+  const Outcome missing = run({"train", "nowhere.yaml"});
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_THAT(missing.err, HasSubstr("nowhere.yaml"));
+  EXPECT_EQ(run({"explain", "nowhere"}).code, 2);
+  EXPECT_EQ(run({"export", "nowhere"}).code, 2);
+  EXPECT_EQ(run({"config"}).code, 2);
+}
+
+TEST(CommandLine, ConfigPrintsTheReferencePage) {
+  EXPECT_THAT(run({"config", "--markdown"}).out, HasSubstr("`data.train_files`"));
+}
+
+}  // namespace
+}  // namespace nereus

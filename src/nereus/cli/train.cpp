@@ -1,0 +1,36 @@
+#include "nereus/driver/train.h"
+
+#include "nereus/base/error.h"
+#include "nereus/cli/commands.h"
+
+namespace nereus {
+
+std::shared_ptr<ConfigArguments> add_config_arguments(CLI::App& command) {
+  auto arguments = std::make_shared<ConfigArguments>();
+  command.add_option("config", arguments->file, "YAML file; docs/config.md lists its keys")
+      ->required();
+  command.add_option("overrides", arguments->overrides, "key=value …, e.g. trainer.seed=2");
+  return arguments;
+}
+
+void add_train(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("train", "Run an RL job, adapting its plan on the way");
+  command->footer(
+      "Example:  ./nereus train examples/quickstart.yaml trainer.seed=2\n"
+      "Ctrl-C saves a checkpoint after the current step; the same command with --resume goes on.");
+  auto arguments = add_config_arguments(*command);
+  auto resume = std::make_shared<bool>(false);
+  auto directory = std::make_shared<std::string>();
+  command->add_flag("--resume", *resume, "Go on from the newest checkpoint of the run directory");
+  command->add_option("--run-dir", *directory, "Same as trainer.default_local_dir=…");
+  command->callback([=, &action] {
+    action = [=] {
+      Config config = arguments->load();
+      if (!directory->empty()) config.trainer.default_local_dir = *directory;
+      if (*resume) config.trainer.resume_mode = "auto";
+      return train(config) == LoopEnd::kStranded ? exit_code(ErrorCode::kInfeasible) : 0;
+    };
+  });
+}
+
+}  // namespace nereus

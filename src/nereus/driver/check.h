@@ -1,0 +1,16 @@
+// `nereus check`: everything that can be known before a device is touched.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "nereus/config/config.h"
+
+namespace nereus {
+
+// What was checked and found fine, one line each: prompts, models, reward, and for every change of
+// supply or response length whether a plan fits. Throws Error as train() would; lines that start
+// with "warning: " are what may stop the job later.
+std::vector<std::string> check(const Config& config);
+
+}  // namespace nereus

@@ -1,0 +1,114 @@
+#include "nereus/driver/loop.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace nereus {
+namespace {
+
+// A job of `steps` steps that loses its devices after step `lost_after` (-1: never).
+class FakeJob final : public Job {
+ public:
+  FakeJob(JobSpec job, Cluster cluster, Plan plan, int steps, int lost_after)
+      : job_(std::move(job)),
+        cluster_(std::move(cluster)),
+        plan_(std::move(plan)),
+        steps_(steps),
+        lost_after_(lost_after) {}
+
+  Inventory inventory() const override { return {cluster_, all_devices(cluster_)}; }
+  const Plan& plan() const override { return plan_; }
+  bool done() const override { return step_ == steps_; }
+  StepReport run_step() override {
+    StepReport report;
+    report.step = step_++;
+    report.step_s = Seconds(0.1);
+    report.workload = report.next_workload = job_.workload;
+    if (report.step != lost_after_) report.next_pool = all_devices(cluster_);
+    report.last = done();
+    return report;
+  }
+  TransitionReport apply(const TransitionDag& dag) override {
+    plan_ = dag.to;
+    return {};
+  }
+
+ private:
+  JobSpec job_;
+  Cluster cluster_;
+  Plan plan_;
+  int steps_;
+  int lost_after_;
+  int step_ = 0;
+};
+
+class Counter final : public Recorder {
+ public:
+  explicit Counter(std::atomic<bool>* stop_after_first = nullptr) : stop_(stop_after_first) {}
+  void write(const StepReport&, const Decision&) override { ++steps; }
+  void write(int, const TransitionDag&, const TransitionReport&) override { ++transitions; }
+  void at_boundary() override {
+    ++boundaries;
+    if (stop_ != nullptr) *stop_ = true;
+  }
+  int steps = 0;
+  int transitions = 0;
+  int boundaries = 0;
+
+ private:
+  std::atomic<bool>* stop_;
+};
+
+class LoopTest : public testing::Test {
+ protected:
+  LoopTest() {
+    ModelSpec spec;
+    spec.vocab_size = 64;
+    spec.hidden_size = 16;
+    spec.intermediate_size = 32;
+    spec.num_layers = 2;
+    spec.num_heads = spec.num_kv_heads = 4;
+    spec.head_dim = 4;
+    job_.workflow = ppo_workflow(false);
+    job_.models = {{Role::kActor, {spec, DType::kFloat32}},
+                   {Role::kCritic, {as_critic(spec), DType::kFloat32}}};
+    job_.workload = {
+        .samples = 8, .prompt_tokens = 4, .response_mean = 8, .response_limit = 8, .mini_batch = 8};
+    plan_ = choose_plan(job_, cluster_, all_devices(cluster_), Calibration(), {})->best.plan;
+  }
+
+  LoopEnd run(int steps, int lost_after, Counter& counter) {
+    FakeJob job(job_, cluster_, plan_, steps, lost_after);
+    Controller controller(job_, cluster_, plan_, Calibration(), {.enabled = false});
+    return run_loop(job, controller, counter, stop_);
+  }
+
+  JobSpec job_;
+  Cluster cluster_ = cpu_cluster(2, Bytes(64 << 20), 2);
+  Plan plan_;
+  std::atomic<bool> stop_ = false;
+};
+
+TEST_F(LoopTest, RunsToTheEnd) {
+  Counter counter;
+  EXPECT_EQ(run(5, -1, counter), LoopEnd::kFinished);
+  EXPECT_EQ(counter.steps, 5);
+  EXPECT_EQ(counter.boundaries, 5);
+  EXPECT_EQ(counter.transitions, 0);
+}
+
+TEST_F(LoopTest, StopsAtTheNextBoundary) {
+  Counter counter(&stop_);
+  EXPECT_EQ(run(5, -1, counter), LoopEnd::kStopped);
+  EXPECT_EQ(counter.steps, 1);
+}
+
+TEST_F(LoopTest, EndsWhenNoDeviceIsLeft) {
+  Counter counter;
+  EXPECT_EQ(run(5, 2, counter), LoopEnd::kStranded);
+  EXPECT_EQ(counter.steps, 3);
+}
+
+}  // namespace
+}  // namespace nereus

@@ -1,0 +1,185 @@
+#include "nereus/driver/train.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "nereus/base/text.h"
+#include "nereus/config/options.h"
+#include "nereus/driver/starting_plan.h"
+#include "nereus/driver/stop_signal.h"
+#include "nereus/live/live_job.h"
+#include "nereus/observe/progress.h"
+#include "nereus/observe/run_directory.h"
+
+namespace nereus {
+
+namespace {
+
+bool logs_to(const Config& config, const char* logger) {
+  return std::ranges::count(config.trainer.logger, logger) > 0;
+}
+
+// Where a run begins: its first step, and the checkpoint before it if it is a continuation.
+struct Start {
+  std::optional<Checkpoint> checkpoint;
+  int step = 0;
+  DevicePool pool;
+  Plan plan;
+};
+
+// A continuation keeps the plan it was stopped in, if its devices are still there.
+Start find_start(const Config& config, const LiveOptions& options) {
+  Start start;
+  if (config.trainer.resume_mode == "auto") {
+    start.checkpoint = newest_checkpoint(run_directory(config) / "checkpoints");
+  }
+  if (start.checkpoint) start.step = start.checkpoint->step;
+  start.pool = options.supply.at(start.step);
+  const JobSpec job = job_spec(options, start.step);
+  if (start.checkpoint) {
+    const Plan saved = start.checkpoint->state.at("extra").at("plan").get<Plan>();
+    const auto& devices = devices_of(saved).devices();
+    if (std::ranges::all_of(devices, [&](DeviceId d) { return start.pool.contains(d); })) {
+      start.plan = saved;
+      return start;
+    }
+  }
+  start.plan = starting_plan(config.plan, job, options.cluster, start.pool,
+                             to_controller_options(config).planner);
+  return start;
+}
+
+Controller make_controller(const Config& config, const LiveOptions& options, const Start& start) {
+  Controller controller(job_spec(options, start.step), options.cluster, start.plan, Calibration(),
+                        to_controller_options(config));
+  if (start.checkpoint) {
+    Json saved = start.checkpoint->state.at("extra");
+    saved["plan"] = start.plan;
+    saved["pool"] = start.pool;
+    controller.restore(saved);
+  }
+  return controller;
+}
+
+RunDirectory open_record(const Config& config, const Start& start, ProgressLine& progress) {
+  const std::filesystem::path root = run_directory(config);
+  if (!start.checkpoint && std::filesystem::exists(root) && !std::filesystem::is_empty(root)) {
+    progress.message("The earlier run is kept as " + move_aside(root).string());
+  }
+  RunDirectory record(root, start.step, logs_to(config, "tensorboard"));
+  record.write_config(to_yaml(config));
+  record.write_plan(start.step, start.plan);
+  return record;
+}
+
+// Writes everything down, shows it, and saves checkpoints when they are due.
+class TrainRecorder final : public Recorder {
+ public:
+  TrainRecorder(const Config& config, LiveJob& job, Controller& controller, RunDirectory& record,
+                ProgressLine& progress)
+      : config_(config), job_(job), controller_(controller), record_(record), progress_(progress) {}
+
+  void write(const StepReport& report, const Decision& decision) override {
+    record_.write_step(report);
+    record_.write_decision(decision);
+    if (logs_to(config_, "console")) progress_.step(report, job_.plan());
+    if (decision.verdict != Verdict::kNone) {
+      progress_.message("  " + to_string(decision.trigger) + ": " + decision.trigger_detail +
+                        "\n  " + to_string(decision.verdict) + ": " + decision.reason);
+    }
+  }
+
+  void write(int step, const TransitionDag& dag, const TransitionReport& report) override {
+    record_.write_transition(step, dag, report);
+    record_.write_plan(step + 1, dag.to);
+    progress_.message("  transition of " + std::to_string(dag.primitives.size()) +
+                      " primitives: predicted " + to_string(dag.makespan) + ", measured " +
+                      to_string(report.measured) + ", moved " + to_string(report.moved) +
+                      (report.verified ? ", verified bit-equal" : "") + "\n  now " +
+                      short_plan(dag.to));
+  }
+
+  void at_boundary() override {
+    const int every = config_.trainer.save_freq;
+    if (every > 0 && job_.step() % every == 0) save();
+  }
+
+  void save() {
+    if (saved_ == job_.step()) return;
+    job_.save(record_.checkpoints(), controller_.save(), config_.trainer.max_actor_ckpt_to_keep);
+    record_.write_event("checkpoint", job_.step() - 1, Json::object());
+    saved_ = job_.step();
+  }
+
+ private:
+  const Config& config_;
+  LiveJob& job_;
+  Controller& controller_;
+  RunDirectory& record_;
+  ProgressLine& progress_;
+  int saved_ = -1;
+};
+
+std::string number(const Json& summary, const char* key, const char* format) {
+  return summary.at(key).is_null() ? "-" : format_number(summary.at(key).get<double>(), format);
+}
+
+// The last words of a run: what it came to and how to go on.
+std::string closing_words(LoopEnd end, const RunDirectory& record, int steps, const Json& summary) {
+  const std::string root = record.root().string();
+  if (end == LoopEnd::kFinished) {
+    return "Done: " + std::to_string(steps) + " steps in " + number(summary, "wall_s", "%.1f") +
+           " s, reward " + number(summary, "reward_first", "%.3f") + " → " +
+           number(summary, "reward_last", "%.3f") + ", " +
+           std::to_string(summary.at("transitions").size()) +
+           " transitions.\nModel: " + record.exported().string() +
+           "\nWhy it changed its plan: ./nereus explain " + root;
+  }
+  return (end == LoopEnd::kStopped ? "Stopped"
+                                   : "No plan fits the devices that are left: stopped") +
+         std::string(" after step ") + std::to_string(steps) + ", checkpoint saved in " +
+         record.checkpoints().string() + "\nGo on" +
+         (end == LoopEnd::kStopped ? "" : " when there are devices") +
+         " with the same command and --resume.";
+}
+
+}  // namespace
+
+LoopEnd train(const Config& config) {
+  const LiveOptions options = to_live_options(config);
+  const Start start = find_start(config, options);
+  LiveJob job(options, start.plan);
+  if (start.checkpoint) job.resume(*start.checkpoint);
+  Controller controller = make_controller(config, options, start);
+
+  ProgressLine progress = ProgressLine::to_terminal(options.total_steps);
+  RunDirectory record = open_record(config, start, progress);
+  if (job.dropped_prompts() > 0) {
+    progress.message("Dropped " + std::to_string(job.dropped_prompts()) +
+                     " prompts longer than data.max_prompt_length = " +
+                     std::to_string(options.data.max_prompt_length));
+  }
+  progress.message("Starting at step " + std::to_string(start.step + 1) + " with\n" +
+                   to_string(start.plan));
+
+  TrainRecorder recorder(config, job, controller, record, progress);
+  const StopSignal stop;
+  try {
+    const LoopEnd end = run_loop(job, controller, recorder, stop.requested());
+    recorder.save();
+    if (end == LoopEnd::kFinished) job.export_actor(record.exported());
+    const Json summary = record.write_summary();
+    progress.finish();
+    progress.message(closing_words(end, record, job.step(), summary));
+    return end;
+  } catch (const Error& error) {
+    progress.finish();
+    record.write_event("fault", job.step(), {{"message", error.what()}});
+    record.write_summary();
+    throw;
+  }
+}
+
+}  // namespace nereus
