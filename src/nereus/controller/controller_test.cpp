@@ -133,6 +133,36 @@ TEST_F(ControllerTest, ALastingDriftIsAnsweredOnceEvenIfRejected) {
   EXPECT_EQ(observe(controller, 2, four_, 64).trigger, Trigger::kNone);
 }
 
+// Only the micro-batch changes: nothing moves, and still nothing is changed for profit.
+TEST_F(ControllerTest, GammaZeroRefusesEvenFreeTransitions) {
+  options_.gamma = 0;
+  options_.planner.keep = 0;
+  Plan plan = fastest(four_);
+  for (StagePlan& stage : plan.stages) stage.micro_batch = 1;
+  Controller controller = start(plan);
+  observe(controller, 0, four_);
+  const Decision decision = observe(controller, 1, four_, 64);
+  EXPECT_EQ(decision.transition_s, Seconds());
+  EXPECT_EQ(decision.verdict, Verdict::kRejected) << decision.reason;
+}
+
+TEST_F(ControllerTest, AnotherEfficiencyOfANewPlanIsNoDrift) {
+  truth_ = {};
+  for (OpClass op_class : kAllOpClasses) {
+    const double efficiency = op_class == OpClass::kTensorComm ? 1e-4 : 0.02;
+    truth_.observe(op_class, Seconds(efficiency), Seconds(1));
+  }
+  options_.gamma = 100;
+  Controller controller = start(uniform_plan(job_, {4, 1}, 1, 8));
+  observe(controller, 0, four_);
+  const Decision decision = observe(controller, 1, four_, 64);
+  ASSERT_EQ(decision.verdict, Verdict::kAdmitted) << decision.reason;
+  apply(controller, decision);
+  const Decision next = observe(controller, 2, four_, 64);
+  EXPECT_GT(next.signals.at("efficiency"), 1.3 * decision.signals.at("efficiency"));
+  EXPECT_EQ(next.trigger, Trigger::kNone) << next.trigger_detail;
+}
+
 TEST_F(ControllerTest, DriftLeadsToAFasterPlan) {
   options_.gamma = 100;
   Controller controller = start(uniform_plan(job_, {1, 1}, 1, 1));

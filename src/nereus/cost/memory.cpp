@@ -9,11 +9,11 @@
 namespace nereus {
 namespace {
 
-// What eager autograd keeps of one token in one block, counted in our decoder: two RMSNorms keep
-// input, normalised and scaled hidden state; the residual stream and the projections' inputs add
-// the rest. Attention keeps q, k, v (rotated) and its output; SwiGLU gate, up, silu(gate), product.
-constexpr double kHiddenCopies = 10;  // not cut by tensor parallelism
-constexpr double kQueryCopies = 3;    // q, output, output as o_proj's input
+// What autograd keeps of one token in one block, counted in our decoder: input and output of two
+// RMSNorms; rotated q and k, v, what attention gives and its copy for o_proj; and of SwiGLU gate,
+// up, silu(gate) and their product.
+constexpr double kHiddenCopies = 4;  // not cut by tensor parallelism
+constexpr double kQueryCopies = 3;
 constexpr double kKeyValueCopies = 2;
 constexpr double kFeedForwardCopies = 4;
 // Logits, their softmax and their gradient; without a backward pass the last one is missing.
@@ -186,9 +186,10 @@ std::vector<MemoryEntry> training_transient(const StagePlan& stage, const ModelU
   entries.add("gradients",
               bytes(double(weight_elements(spec, layout)[index]), logit_size(model.weights)));
   const double full = block_activation(spec, layout.tp);
-  const double kept =
-      stage.recompute ? alive * blocks * double(spec.hidden_size) + full : alive * blocks * full;
-  entries.add("activations", bytes(tokens * kept, size));
+  const double kept = alive * blocks * (stage.recompute ? double(spec.hidden_size) : full);
+  // Beside what is kept, backward works on one block: its gradients, and its recomputed tensors.
+  const double working = block_workspace(spec, layout.tp) + (stage.recompute ? full : 0);
+  entries.add("activations", bytes(tokens * (kept + working), size));
   if (rank.pp == layout.pp - 1) {
     const double responses = double(batches.size * workload.response_limit);
     entries.add("logits", bytes(kTrainingLogits * responses * logit_columns(spec, layout.tp),
