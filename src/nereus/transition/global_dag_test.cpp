@@ -55,15 +55,21 @@ Expected<TransitionDag> compile(const Case& c) {
 
 using DeviceBytes = std::map<DeviceId, Bytes>;
 
-DeviceBytes bytes_of(const std::set<Emu>& units, const JobSpec& job) {
+DeviceBytes bytes_of(const Emu& unit, const JobSpec& job) {
   DeviceBytes bytes;
-  for (const Emu& unit : units) {
-    const auto schema = state_schema(job.models.at(unit.model_stage.role), unit.model_stage);
-    for (int index = 0; index < unit.layout.devices(); ++index) {
-      bytes[unit.devices[index]] += state_bytes(schema, unit.layout, index);
-    }
+  const auto schema = state_schema(job.models.at(unit.model_stage.role), unit.model_stage);
+  for (int index = 0; index < unit.layout.devices(); ++index) {
+    bytes[unit.devices[index]] = state_bytes(schema, unit.layout, index);
   }
   return bytes;
+}
+
+DeviceBytes bytes_of(const std::set<Emu>& units, const JobSpec& job) {
+  DeviceBytes sum;
+  for (const Emu& unit : units) {
+    for (const auto& [device, bytes] : bytes_of(unit, job)) sum[device] += bytes;
+  }
+  return sum;
 }
 
 std::set<Emu> units_of(const Plan& plan) {
@@ -77,16 +83,19 @@ std::set<Emu> units_of(const Plan& plan) {
 // The largest sum of state per device when the primitives run in `order`, by brute force.
 DeviceBytes replayed_peak(const Case& c, const TransitionDag& dag, const std::vector<int>& order) {
   std::set<Emu> live = units_of(c.from);
-  DeviceBytes peak = bytes_of(live, c.job);
+  DeviceBytes used = bytes_of(live, c.job);
+  DeviceBytes peak = used;
   for (const int id : order) {
     const Primitive& p = dag.primitives[id];
     for (const Emu& unit : p.sources) RC_ASSERT(live.contains(unit));
-    live.insert(p.targets.begin(), p.targets.end());
-    for (const auto& [device, bytes] : bytes_of(live, c.job)) {
-      peak[device] = std::max(peak[device], bytes);
+    for (const Emu& unit : p.targets) {
+      live.insert(unit);
+      for (const auto& [device, bytes] : bytes_of(unit, c.job)) used[device] += bytes;
     }
-    if (consumes_sources(p.kind)) {
-      for (const Emu& unit : p.sources) live.erase(unit);
+    for (const auto& [device, bytes] : used) peak[device] = std::max(peak[device], bytes);
+    for (const Emu& unit : consumes_sources(p.kind) ? p.sources : EmuCollection{}) {
+      live.erase(unit);
+      for (const auto& [device, bytes] : bytes_of(unit, c.job)) used[device] -= bytes;
     }
     std::set<ModelStage> complete;
     for (const Emu& unit : live) complete.insert(unit.model_stage);
@@ -154,7 +163,7 @@ TEST(GlobalDag, NeverExceedsTheMemoryInAnyOrderThatItsEdgesAllow) {
                                     [](const Edge& e) { return e.kind == EdgeKind::kResource; }),
                 "resource edges");
     RC_ASSERT(largest(replayed_peak(c, *dag, given_order(*dag))) <= c.cluster.device.memory);
-    for (int i = 0; i < 5; ++i) {
+    for (int i = 0; i < 3; ++i) {
       RC_ASSERT(largest(replayed_peak(c, *dag, random_order(*dag))) <= c.cluster.device.memory);
     }
   }));
