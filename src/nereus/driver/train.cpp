@@ -40,8 +40,8 @@ Start find_start(const Config& config, const LiveOptions& options) {
   const JobSpec job = job_spec(options, start.step);
   if (start.checkpoint) {
     const Plan saved = start.checkpoint->state.at("extra").at("plan").get<Plan>();
-    const auto& devices = devices_of(saved).devices();
-    if (std::ranges::all_of(devices, [&](DeviceId d) { return start.pool.contains(d); })) {
+    const DevicePool used = devices_of(saved);
+    if (std::ranges::all_of(used.devices(), [&](DeviceId d) { return start.pool.contains(d); })) {
       start.plan = saved;
       return start;
     }

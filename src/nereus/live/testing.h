@@ -1,16 +1,38 @@
 // A small PPO job for tests: the digit task with a tiny random model and its own tokenizer.
 #pragma once
 
+#include <unistd.h>
+
+#include "nereus/data/files.h"
 #include "nereus/live/live_job.h"
 
 namespace nereus::testing {
+
+// The config.json of a model small enough for seconds of float64, with shared KV heads at tp 4 and
+// layers that pp 2 cuts unevenly. Written to a directory of this process.
+inline std::filesystem::path tiny_model() {
+  const auto directory =
+      std::filesystem::temp_directory_path() / ("nereus_tiny_" + std::to_string(::getpid()));
+  const ModelSpec spec{.vocab_size = 16,
+                       .hidden_size = 32,
+                       .intermediate_size = 44,
+                       .num_layers = 3,
+                       .num_heads = 4,
+                       .num_kv_heads = 2,
+                       .head_dim = 8,
+                       .tie_word_embeddings = true,
+                       .eos_token_ids = {1},
+                       .pad_token_id = 2};
+  write_text(directory / "config.json", to_hf_config(spec, DType::kFloat64).dump());
+  return directory;
+}
 
 // 8 prompts × 2 samples a step, two optimizer steps each for actor and critic, float64.
 inline LiveOptions tiny_job(int devices, int steps) {
   const std::filesystem::path digits = std::string(NEREUS_SOURCE_DIR) + "/assets/digits";
   LiveOptions options;
   options.cluster = cpu_cluster(devices, Bytes(int64_t{1} << 30), devices);
-  options.actor = {digits, /*random_weights=*/true};
+  options.actor = {tiny_model(), /*random_weights=*/true};
   options.critic = options.actor;
   options.reference = options.actor;
   options.dtype = DType::kFloat64;
