@@ -16,8 +16,11 @@ constexpr double kHiddenCopies = 4;  // not cut by tensor parallelism
 constexpr double kQueryCopies = 3;
 constexpr double kKeyValueCopies = 2;
 constexpr double kFeedForwardCopies = 4;
-// Logits, their softmax and their gradient; without a backward pass the last one is missing.
-constexpr double kTrainingLogits = 3;
+// The head's input: hidden states of response tokens, normalised, and their gradient.
+constexpr double kHeadCopies = 3;
+// Logits, the same divided by the temperature, log-softmax and gradient.
+constexpr double kTrainingLogits = 4;
+// Without a backward pass.
 constexpr double kInferenceLogits = 2;
 
 Bytes bytes(double elements, double element_size) {
@@ -187,14 +190,17 @@ std::vector<MemoryEntry> training_transient(const StagePlan& stage, const ModelU
               bytes(double(weight_elements(spec, layout)[index]), logit_size(model.weights)));
   const double full = block_activation(spec, layout.tp);
   const double kept = alive * blocks * (stage.recompute ? double(spec.hidden_size) : full);
-  // Beside what is kept, backward works on one block: its gradients, and its recomputed tensors.
-  const double working = block_workspace(spec, layout.tp) + (stage.recompute ? full : 0);
-  entries.add("activations", bytes(tokens * (kept + working), size));
-  if (rank.pp == layout.pp - 1) {
-    const double responses = double(batches.size * workload.response_limit);
-    entries.add("logits", bytes(kTrainingLogits * responses * logit_columns(spec, layout.tp),
-                                logit_size(model.weights)));
-  }
+  const bool last = rank.pp == layout.pp - 1;
+  const double responses = last ? double(batches.size * workload.response_limit) : 0;
+  const double head_input = responses * kHeadCopies * double(spec.hidden_size) * size;
+  const double logits =
+      responses * kTrainingLogits * logit_columns(spec, layout.tp) * logit_size(model.weights);
+  // Backward works on one block at a time, with its gradients and its recomputed tensors. By then
+  // the logits are gone, so only what exceeds them adds to the peak.
+  const double block = tokens * (block_workspace(spec, layout.tp) + (stage.recompute ? full : 0));
+  const double working = std::max(0.0, block * size - logits);
+  entries.add("activations", bytes(tokens * kept * size + head_input + working, 1));
+  entries.add("logits", bytes(logits, 1));
   return entries.take();
 }
 

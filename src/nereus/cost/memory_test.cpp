@@ -94,10 +94,10 @@ TEST(Memory, EarlyPipelineStagesKeepMoreMicroBatchesAlive) {
     }
     return Bytes();
   };
-  const Bytes one_micro_batch = activations(2) - activations(3);
+  const Bytes one_micro_batch = activations(1) - activations(2);
   EXPECT_GT(one_micro_batch, Bytes());
-  EXPECT_EQ(activations(1) - activations(3), one_micro_batch * 2);
-  EXPECT_EQ(activations(0) - activations(3), one_micro_batch * 3);
+  EXPECT_EQ(activations(0) - activations(1), one_micro_batch);
+  EXPECT_GT(activations(2), activations(3));
 }
 
 TEST(Memory, GrowsWithWorkAndShrinksWithRecomputation) {
@@ -132,6 +132,37 @@ TEST(Memory, OnlyTheLargestPassCountsAndIsCalibrated) {
   }
   EXPECT_EQ(plain.peak.at(device), plain.resident.at(device) + training);
   EXPECT_EQ(doubled.peak.at(device), doubled.resident.at(device) + training * 2);
+}
+
+// Peaks that the CPU runtime reported above its resident state, PPO on stories260K in float32.
+TEST(Memory, TransientPeaksAreThoseMeasured) {
+  struct Measured {
+    Layout layout;
+    int dp;
+    int micro_batch;
+    bool recompute;
+    int64_t response;
+    int device;
+    double mebibytes;
+  };
+  for (const Measured& run : {Measured{{1, 1}, 4, 8, false, 128, 0, 35.3},
+                              {{1, 1}, 4, 8, true, 128, 0, 11.1},
+                              {{1, 1}, 2, 16, false, 64, 0, 37.5},
+                              {{2, 1}, 2, 8, false, 128, 0, 20.9},
+                              {{1, 2}, 2, 8, false, 128, 0, 33.6},
+                              {{1, 2}, 2, 8, false, 128, 1, 19.5},
+                              {{4, 1}, 1, 8, false, 128, 0, 13.3},
+                              {{2, 2}, 1, 8, false, 128, 0, 21.1},
+                              {{2, 2}, 1, 8, false, 128, 2, 11.4}}) {
+    JobSpec job = stories_job(run.response);
+    job.workload.prompt_tokens = 12;
+    const MemoryPrediction prediction = predict_memory(
+        uniform_plan(job, run.layout, run.dp, run.micro_batch, run.recompute), job, {});
+    const DeviceId device{0, run.device};
+    const Bytes transient = prediction.peak.at(device) - prediction.resident.at(device);
+    EXPECT_NEAR(double(transient.count()) / (1 << 20) / run.mebibytes, 1, 0.08)
+        << to_string(run.layout) << " device " << run.device << (run.recompute ? " recompute" : "");
+  }
 }
 
 TEST(Memory, ViolationsNameDeviceBytesAndComponents) {
