@@ -129,6 +129,7 @@ LiveOptions to_live_options(const Config& config) {
   options.max_reward_failures = config.reward.max_failures;
   options.total_steps = config.trainer.total_training_steps;
   options.seed = static_cast<uint64_t>(config.trainer.seed);
+  options.failure_directory = run_directory(config);
   options.verify_transitions = config.adaptation.verify;
   return options;
 }

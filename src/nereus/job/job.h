@@ -59,7 +59,7 @@ class Job {
   // Plan in force.
   virtual const Plan& plan() const = 0;
   virtual bool done() const = 0;
-  // Runs one RL step to its safe boundary. Throws Error; the state is then that of the last boundary.
+  // Runs one RL step to its safe boundary. Throws Error; the job then goes on from a checkpoint only.
   virtual StepReport run_step() = 0;
   // Executes a transition at a boundary: afterwards plan() == dag.to. Throws Error.
   virtual TransitionReport apply(const TransitionDag& dag) = 0;

@@ -57,7 +57,6 @@ class LiveJob::Impl {
             options_.ppo.adaptive_kl ? options_.ppo.kl_horizon : 0),
         runtime_(options_.cluster, options_.device_type, job_.models) {
     verify(plan, options_.supply.at(0), job_);
-    count_optimizer_steps();
     load_models(plan);
     runtime_.adopt(std::move(plan));
     runtime_.synchronise_generation();
@@ -78,10 +77,15 @@ class LiveJob::Impl {
   Inventory inventory() const { return {options_.cluster, options_.supply.at(step_)}; }
 
  private:
-  void count_optimizer_steps();
   void load_models(const Plan& plan);
   void load(const StagePlan& stage, const TensorMap& weights);
+  // The step's samples with prompts only; then with responses, log-probabilities, values and
+  // scores; then with rewards, advantages and returns.
   Experience start_batch() const;
+  void make_experience(Experience& experience, Metrics& metrics, std::vector<NodeTiming>& timings);
+  void estimate_advantages(Experience& experience, Metrics& metrics,
+                           std::vector<NodeTiming>& timings);
+  std::filesystem::path keep_failed_batch(const Experience& experience) const;
   void update_models(const Experience& experience, Metrics& metrics,
                      std::vector<NodeTiming>& timings);
   StepReport make_report(const Experience& experience, Metrics metrics,
@@ -100,14 +104,6 @@ class LiveJob::Impl {
   Runtime runtime_;
   int step_ = 0;
 };
-
-void LiveJob::Impl::count_optimizer_steps() {
-  const int64_t per_epoch =
-      (options_.data.train_batch_size + options_.ppo.mini_batch - 1) / options_.ppo.mini_batch;
-  const int64_t total = per_epoch * options_.ppo.epochs * options_.total_steps;
-  options_.actor_optimizer.total_steps = total;
-  options_.critic_optimizer.total_steps = total;
-}
 
 void LiveJob::Impl::load_models(const Plan& plan) {
   std::map<Role, TensorMap> weights;
@@ -159,14 +155,31 @@ StepReport LiveJob::Impl::run_step() {
   Experience experience = start_batch();
   std::vector<NodeTiming> timings;
   Metrics metrics;
+  try {
+    make_experience(experience, metrics, timings);
+    estimate_advantages(experience, metrics, timings);
+    update_models(experience, metrics, timings);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kNumeric || options_.failure_directory.empty()) throw;
+    throw Error(error.code(), std::string(error.what()) + "\nThe batch is kept in " +
+                                  keep_failed_batch(experience).string() +
+                                  "; go on from the last checkpoint with --resume");
+  }
+  timings.push_back(runtime_.synchronise_generation());
+  const StepReport report =
+      make_report(experience, std::move(metrics), std::move(timings), since(start));
+  ++step_;
+  return report;
+}
 
+void LiveJob::Impl::make_experience(Experience& experience, Metrics& metrics,
+                                    std::vector<NodeTiming>& timings) {
   GenerationOptions generation{.sampling = options_.sampling,
                                .max_new_tokens = options_.response_length.at(step_),
                                .eos_token_ids = job_.model(Role::kActor).eos_token_ids,
                                .ignore_eos = options_.ignore_eos};
   generation.sampling.seed = options_.seed;
   timings.push_back(generate_responses(runtime_, experience, generation));
-
   timings.push_back(infer_log_probs(runtime_, "old_log_prob", kActorTraining, experience,
                                     &Sample::old_log_probs, options_.sampling.temperature));
   if (options_.reference) {
@@ -176,8 +189,11 @@ StepReport LiveJob::Impl::run_step() {
   timings.push_back(infer_values(runtime_, experience));
   timings.push_back(
       score_responses(experience, *reward_, *tokenizer_, prompts_, options_, metrics));
+}
 
-  const auto advantage_start = std::chrono::steady_clock::now();
+void LiveJob::Impl::estimate_advantages(Experience& experience, Metrics& metrics,
+                                        std::vector<NodeTiming>& timings) {
+  const auto start = std::chrono::steady_clock::now();
   const double coefficient = options_.ppo.use_kl_in_reward ? kl_.coefficient() : 0;
   const double kl = apply_kl_penalty(experience, coefficient, options_.ppo.kl_penalty);
   for (Sample& sample : experience) gae(sample, options_.ppo.gamma, options_.ppo.lam);
@@ -188,17 +204,27 @@ StepReport LiveJob::Impl::run_step() {
     metrics["actor/reward_kl_penalty_coeff"] = coefficient;
     kl_.update(kl, static_cast<int64_t>(experience.size()));
   }
-  add_batch_metrics(experience, generation.max_new_tokens, metrics);
-  const Seconds advantage_time = since(advantage_start);
-  timings.push_back({"adv", advantage_time, {{OpClass::kHost, advantage_time}}});
+  add_batch_metrics(experience, options_.response_length.at(step_), metrics);
+  timings.push_back({"adv", since(start), {{OpClass::kHost, since(start)}}});
+}
 
-  update_models(experience, metrics, timings);
-  timings.push_back(runtime_.synchronise_generation());
-
-  const StepReport report =
-      make_report(experience, std::move(metrics), std::move(timings), since(start));
-  ++step_;
-  return report;
+std::filesystem::path LiveJob::Impl::keep_failed_batch(const Experience& experience) const {
+  Json samples = Json::array();
+  for (const Sample& sample : experience) {
+    samples.push_back({{"id", sample.id},
+                       {"prompt_index", sample.prompt_index},
+                       {"prompt", sample.prompt},
+                       {"response", sample.response},
+                       {"old_log_probs", sample.old_log_probs},
+                       {"values", sample.values},
+                       {"token_scores", sample.token_scores},
+                       {"advantages", sample.advantages},
+                       {"returns", sample.returns}});
+  }
+  const auto file =
+      options_.failure_directory / ("failed_step_" + std::to_string(step_ + 1) + ".json");
+  write_text(file, samples.dump());
+  return file;
 }
 
 void LiveJob::Impl::update_models(const Experience& experience, Metrics& metrics,

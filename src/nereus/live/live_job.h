@@ -10,7 +10,9 @@
 
 namespace nereus {
 
-// Owned and called by one thread (the driver's). Owns one worker thread per device.
+// Owned and called by one thread (the driver's). Owns one worker thread per device. After
+// run_step() threw, the training state may contain the step's completed optimizer steps: go on from
+// a checkpoint.
 class LiveJob final : public Job {
  public:
   // Reads prompts and models, builds the units of `plan` on the devices. Throws Error:

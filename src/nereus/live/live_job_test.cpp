@@ -132,6 +132,22 @@ TEST_F(LiveJobTest, StopsAtTheMemoryBudget) {
   }
 }
 
+TEST_F(LiveJobTest, KeepsTheBatchThatMetNaN) {
+  LiveOptions options = tiny_job(/*devices=*/2, /*steps=*/2);
+  options.failure_directory = root_;
+  options.actor_optimizer.lr = 1e300;  // the first update blows the weights up
+  LiveJob job(options, uniform_plan(options, {1, 1}, 2));
+  try {
+    job.run_step();
+    job.run_step();
+    FAIL() << "weights of 1e300 went unnoticed";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kNumeric) << error.what();
+    EXPECT_NE(std::string(error.what()).find("--resume"), std::string::npos);
+  }
+  EXPECT_FALSE(std::filesystem::is_empty(root_));
+}
+
 TEST_F(LiveJobTest, RefusesContradictions) {
   const auto message_of = [](LiveOptions options) {
     try {

@@ -67,6 +67,8 @@ struct LiveOptions {
   double max_reward_failures = 0.05;  // share of samples whose reward may raise
   int total_steps = 0;
   uint64_t seed = 0;
+  // Where the batch of a step that met NaN or Inf is kept (failed_step_N.json); empty: nowhere.
+  std::filesystem::path failure_directory;
   bool verify_transitions = true;  // hash the logical state before and after
 };
 
