@@ -73,6 +73,7 @@ void StateStore::copy(const ReshardPlan& plan, std::span<const Emu> sources,
   std::map<DeviceId, std::vector<const Move*>> arriving;
   for (const Move& move : plan.moves) arriving[move.to].push_back(&move);
   std::vector<DeviceId> devices;
+  devices.reserve(arriving.size());
   for (const auto& [device, moves] : arriving) devices.push_back(device);
 
   workers_.run(
@@ -136,7 +137,7 @@ void StateStore::scatter(const Emu& emu, StateKind kind, const TensorMap& tensor
 
 void StateStore::clear(const Emu& emu, StateKind kind) {
   for (const DeviceId device : emu.devices) {
-    for (at::Tensor arena : at(emu, device).arenas(kind)) arena.zero_();
+    for (const at::Tensor& arena : at(emu, device).arenas(kind)) arena.zero_();
   }
 }
 
