@@ -12,16 +12,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("NEREUS_PARITY", str(ROOT / "build/release/apps/parity/nereus_parity"))
 STORIES = ROOT / "assets" / "stories260K"
 
-# The beginning of llama2.c's doc/stories260K.md (test_data.py has all of it).
-PUBLISHED = (
-    "Once upon a time, there was a little girl named Lily. She loved to play outside in the park. "
-    "One day, she saw a big, red ball. She wanted to play with it, but it was too high.\n"
-    'Lily\'s mom said, "Lily, let\'s go to the park." Lily was sad and didn\'t know what to do. '
-    'She said, "I want to play with your ball, but I can\'t find it."\n'
-    "Lily was sad and didn't know what to do. She said, \"I'm sorry, Lily. I didn't know what to do.\"\n"
-    "Lily didn't want to help her mom, so she said, \"I'm sorry, mom. I didn't know what to do.\" "
-    'Her mom said, "Don\'t worry, Lily. We can help you.'
-)
+# llama2.c's doc/stories260K.md: 256 tokens.
+PUBLISHED = (ROOT / "tests" / "published_story.txt").read_text()
 
 
 @pytest.mark.parametrize("tp, pp", [(1, 1), (2, 1), (4, 1), (1, 2), (2, 2)])

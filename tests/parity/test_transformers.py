@@ -105,35 +105,53 @@ def reference(model):
         return tensors, [greedy(model, sample["prompt"]) for sample in batch]
 
 
+def label(layout):
+    return "tp{}-pp{}-dp{}".format(*layout)
+
+
+def fits(layout):
+    return DEVICE == "cpu" or layout[0] * layout[1] <= torch.cuda.device_count()
+
+
+def write_request(directory, layout):
+    tp, pp, dp = layout
+    request = dict(
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        dtype="float32",
+        recompute=dp == 2,  # so that both ways of backward are met
+        max_new_tokens=NEW_TOKENS,
+        samples=samples(),
+    )
+    file = directory / f"{label(layout)}.json"
+    file.write_text(json.dumps(request))
+    return file
+
+
 @pytest.fixture(scope="module", params=CONFIGURATIONS)
-def saved_model(request, tmp_path_factory):
+def model(request, tmp_path_factory):
+    """The folder of nereus's results, and what transformers computes: tensors, greedy tokens."""
     torch.manual_seed(0)
+    torch.set_num_threads(1)  # faster than several for models so small
     model = transformers.AutoModelForCausalLM.from_config(CONFIGURATIONS[request.param]).float()
     randomize(model)
     directory = tmp_path_factory.mktemp(request.param)
     model.save_pretrained(directory)
+    requests = [write_request(directory, layout) for layout in LAYOUTS if fits(layout)]
+    command = [PROGRAM, directory, *requests, "--device", DEVICE]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr
     return directory, *reference(model)
 
 
-def run(directory, output, layout, **options):
-    tp, pp, dp = layout
-    request = dict(
-        tp=tp, pp=pp, dp=dp, dtype="float32", max_new_tokens=NEW_TOKENS, samples=samples(), **options
-    )
-    (output / "request.json").write_text(json.dumps(request))
-    command = [PROGRAM, directory, output / "request.json", output, "--device", DEVICE]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    tensors = safetensors.torch.load_file(output / "tensors.safetensors")
-    return tensors, json.loads((output / "greedy.json").read_text())
-
-
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda l: "tp{}-pp{}-dp{}".format(*l))
-def test_agrees_with_transformers(saved_model, layout, tmp_path):
-    directory, expected, expected_greedy = saved_model
-    if DEVICE == "cuda" and layout[0] * layout[1] > torch.cuda.device_count():
+@pytest.mark.parametrize("layout", LAYOUTS, ids=label)
+def test_agrees_with_transformers(model, layout):
+    directory, expected, expected_greedy = model
+    if not fits(layout):
         pytest.skip(f"needs {layout[0] * layout[1]} GPUs")
-    tensors, greedy_tokens = run(directory, tmp_path, layout, recompute=layout[2] == 2)
+    results = directory / label(layout)
+    tensors = safetensors.torch.load_file(results / "tensors.safetensors")
     assert tensors.keys() == expected.keys()
     errors = {}
     for name, tensor in expected.items():
@@ -143,4 +161,4 @@ def test_agrees_with_transformers(saved_model, layout, tmp_path):
     worst = max(errors, key=errors.get)
     print(f"largest relative error: {errors[worst]:.1e} in {worst}")
     assert errors[worst] < TOLERANCE, worst
-    assert greedy_tokens == expected_greedy
+    assert json.loads((results / "greedy.json").read_text()) == expected_greedy

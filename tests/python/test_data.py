@@ -13,15 +13,7 @@ STORIES = ASSETS / "stories260K"
 torch.set_num_threads(1)  # faster than several for so small a model
 
 # llama2.c's doc/stories260K.md: `./run stories260K.bin -z tok512.bin -t 0.0`, 256 tokens.
-PUBLISHED = (
-    "Once upon a time, there was a little girl named Lily. She loved to play outside in the park. "
-    "One day, she saw a big, red ball. She wanted to play with it, but it was too high.\n"
-    'Lily\'s mom said, "Lily, let\'s go to the park." Lily was sad and didn\'t know what to do. '
-    'She said, "I want to play with your ball, but I can\'t find it."\n'
-    "Lily was sad and didn't know what to do. She said, \"I'm sorry, Lily. I didn't know what to do.\"\n"
-    "Lily didn't want to help her mom, so she said, \"I'm sorry, mom. I didn't know what to do.\" "
-    'Her mom said, "Don\'t worry, Lily. We can help you.'
-)
+PUBLISHED = (pathlib.Path(__file__).resolve().parents[1] / "published_story.txt").read_text()
 
 
 @pytest.fixture(scope="module")

@@ -1,23 +1,11 @@
 #include "nereus/engine/primitive_executor.h"
 
-#include <chrono>
-
 #include "nereus/base/error.h"
+#include "nereus/engine/stopwatch.h"
 
 namespace nereus {
 
 namespace {
-
-class Stopwatch {
- public:
-  Seconds elapsed() const {
-    return Seconds(
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count());
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 using StageHashes = std::map<ModelStage, std::map<std::string, uint64_t>>;
 

@@ -5,6 +5,7 @@
 #include <rapidcheck.h>
 
 #include "nereus/base/error.h"
+#include "nereus/data/hf_model.h"
 
 namespace nereus {
 namespace {
@@ -76,7 +77,7 @@ class Bench {
       for (const StateComponent& component : schema(stage.model_stage).components) {
         for (const TensorSpec& tensor : schema(stage.model_stage).tensors) {
           state[component.kind][tensor.name] =
-              at::randn(tensor.shape, at::dtype(to_scalar_type(component.dtype)));
+              at::randn(tensor.shape, at::dtype(scalar_type(component.dtype)));
         }
       }
       for (const Emu& unit : units_of(stage)) {

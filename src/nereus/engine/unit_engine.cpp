@@ -5,10 +5,10 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <chrono>
 #include <cmath>
 
 #include "nereus/base/error.h"
+#include "nereus/engine/stopwatch.h"
 
 namespace nereus {
 
@@ -195,7 +195,7 @@ double UnitEngine::squared_norm(const std::vector<at::Tensor>& gradients) const 
 
 void UnitEngine::apply(std::vector<at::Tensor>& gradients, double lr, double factor,
                        const OptimizerOptions& optimizer) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch timer;
   const std::span weights = state_.arenas(StateKind::kWeights);
   const std::span masters = state_.arenas(StateKind::kMaster);
   const std::span exp_avgs = state_.arenas(StateKind::kExpAvg);
@@ -210,8 +210,7 @@ void UnitEngine::apply(std::vector<at::Tensor>& gradients, double lr, double fac
     if (!masters.empty()) at::Tensor(weights[i]).copy_(parameter);
   }
   ++state_.version;
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  optimizer_time_ += Seconds(took.count());
+  optimizer_time_ += timer.elapsed();
 }
 
 std::map<OpClass, Seconds> UnitEngine::take_times(OpClass local, Seconds wall) {

@@ -3,22 +3,9 @@
 #include <ATen/ATen.h>
 
 #include "nereus/base/error.h"
+#include "nereus/data/hf_model.h"
 
 namespace nereus {
-
-at::ScalarType to_scalar_type(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat64:
-      return at::kDouble;
-    case DType::kFloat32:
-      return at::kFloat;
-    case DType::kBFloat16:
-      return at::kBFloat16;
-    case DType::kFloat16:
-      return at::kHalf;
-  }
-  throw Error(ErrorCode::kInternal, "unknown dtype");
-}
 
 UnitState::UnitState(const Emu& emu, const StateSchema& schema, int index, at::Device device)
     : emu_(emu), rank_(rank_at(emu.layout, index)), schema_(schema) {
@@ -36,7 +23,7 @@ UnitState::UnitState(const Emu& emu, const StateSchema& schema, int index, at::D
     arena_sizes[placed.arena] += volume(*placed.box);
   }
   for (const StateComponent& component : schema.components) {
-    const auto options = at::device(device).dtype(to_scalar_type(component.dtype));
+    const auto options = at::device(device).dtype(scalar_type(component.dtype));
     for (const int64_t size : arena_sizes) {
       arenas_[component.kind].push_back(at::empty({size}, options));
     }

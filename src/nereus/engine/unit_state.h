@@ -13,8 +13,6 @@
 
 namespace nereus {
 
-at::ScalarType to_scalar_type(DType dtype);
-
 // Owned by the live job, used by one thread at a time: its device's worker, or the host thread
 // between steps. Memory is charged to the thread that constructs it.
 class UnitState final {

@@ -1,4 +1,5 @@
-// The seam between what decides and what runs: values only. Implemented by live jobs and simulations.
+// The seam between what decides and what runs: values only. Implemented by live jobs and
+// simulations.
 #pragma once
 
 #include <map>
@@ -11,24 +12,24 @@
 namespace nereus {
 
 struct NodeTiming {
-  std::string name;                       // the workflow node's
-  Seconds total;                          // wall time
-  std::map<OpClass, Seconds> by_class;    // mean over the devices, by class
+  std::string name;                     // the workflow node's
+  Seconds total;                        // wall time
+  std::map<OpClass, Seconds> by_class;  // mean over the devices, by class
 };
 
 struct StepReport {
-  int step = 0;                            // counted from 0
+  int step = 0;  // counted from 0
   Seconds step_s;
   std::vector<NodeTiming> nodes;
-  std::map<DeviceId, Bytes> peak_bytes;    // measured, whole step
+  std::map<DeviceId, Bytes> peak_bytes;      // measured, whole step
   std::map<DeviceId, Bytes> resident_bytes;  // measured, at the end of the step
-  Workload workload;                       // as executed: response_mean is measured
-  Workload next_workload;                  // what the next step will be asked to do
-  DevicePool next_pool;                    // the devices that are there for the next step
+  Workload workload;                         // as executed: response_mean is measured
+  Workload next_workload;                    // what the next step will be asked to do
+  DevicePool next_pool;                      // the devices that are there for the next step
   int64_t response_tokens = 0;
   int64_t prompt_tokens = 0;
-  std::map<std::string, double> metrics;   // verl's names
-  bool last = false;                       // no step follows
+  std::map<std::string, double> metrics;  // verl's names
+  bool last = false;                      // no step follows
 };
 
 struct PrimitiveReport {
@@ -59,7 +60,8 @@ class Job {
   // Plan in force.
   virtual const Plan& plan() const = 0;
   virtual bool done() const = 0;
-  // Runs one RL step to its safe boundary. Throws Error; the job then goes on from a checkpoint only.
+  // Runs one RL step to its safe boundary. Throws Error; the job then goes on from a checkpoint
+  // only.
   virtual StepReport run_step() = 0;
   // Executes a transition at a boundary: afterwards plan() == dag.to. Throws Error.
   virtual TransitionReport apply(const TransitionDag& dag) = 0;

@@ -1,12 +1,12 @@
 #include "nereus/live/live_job.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "nereus/base/log.h"
 #include "nereus/data/files.h"
 #include "nereus/data/hf_model.h"
 #include "nereus/engine/primitive_executor.h"
+#include "nereus/engine/stopwatch.h"
 #include "nereus/live/metrics.h"
 #include "nereus/live/ppo_step.h"
 #include "nereus/live/prompt_source.h"
@@ -21,10 +21,6 @@ namespace {
 constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
 constexpr ModelStage kCriticTraining{Role::kCritic, Stage::kTraining};
 constexpr ModelStage kReferenceInference{Role::kReference, Stage::kInference};
-
-Seconds since(std::chrono::steady_clock::time_point start) {
-  return Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-}
 
 // The weights a model-stage starts from.
 TensorMap initial_weights(const ModelSource& source, const ModelSpec& spec, DType dtype,
@@ -150,7 +146,7 @@ Experience LiveJob::Impl::start_batch() const {
 }
 
 StepReport LiveJob::Impl::run_step() {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch timer;
   runtime_.reset_peaks();
   Experience experience = start_batch();
   std::vector<NodeTiming> timings;
@@ -167,7 +163,7 @@ StepReport LiveJob::Impl::run_step() {
   }
   timings.push_back(runtime_.synchronise_generation());
   const StepReport report =
-      make_report(experience, std::move(metrics), std::move(timings), since(start));
+      make_report(experience, std::move(metrics), std::move(timings), timer.elapsed());
   ++step_;
   return report;
 }
@@ -193,7 +189,7 @@ void LiveJob::Impl::make_experience(Experience& experience, Metrics& metrics,
 
 void LiveJob::Impl::estimate_advantages(Experience& experience, Metrics& metrics,
                                         std::vector<NodeTiming>& timings) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch timer;
   const double coefficient = options_.ppo.use_kl_in_reward ? kl_.coefficient() : 0;
   const double kl = apply_kl_penalty(experience, coefficient, options_.ppo.kl_penalty);
   for (Sample& sample : experience) gae(sample, options_.ppo.gamma, options_.ppo.lam);
@@ -205,7 +201,8 @@ void LiveJob::Impl::estimate_advantages(Experience& experience, Metrics& metrics
     kl_.update(kl, static_cast<int64_t>(experience.size()));
   }
   add_batch_metrics(experience, options_.response_length.at(step_), metrics);
-  timings.push_back({"adv", since(start), {{OpClass::kHost, since(start)}}});
+  const Seconds took = timer.elapsed();
+  timings.push_back({"adv", took, {{OpClass::kHost, took}}});
 }
 
 std::filesystem::path LiveJob::Impl::keep_failed_batch(const Experience& experience) const {

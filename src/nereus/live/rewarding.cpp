@@ -1,7 +1,6 @@
 #include "nereus/live/rewarding.h"
 
-#include <chrono>
-
+#include "nereus/engine/stopwatch.h"
 #include "nereus/rl/rewards/place_score.h"
 
 namespace nereus {
@@ -9,7 +8,7 @@ namespace nereus {
 NodeTiming score_responses(Experience& experience, const Reward& reward, const Tokenizer& tokenizer,
                            const PromptSource& prompts, const LiveOptions& options,
                            Metrics& metrics) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch timer;
   std::vector<std::vector<int64_t>> responses;
   for (const Sample& sample : experience) responses.push_back(sample.response);
   std::vector<std::string> texts = tokenizer.decode_batch(responses);
@@ -36,8 +35,8 @@ NodeTiming score_responses(Experience& experience, const Reward& reward, const T
                                               std::to_string(experience.size()) +
                                               " samples; the first said: " + first_failure);
   }
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  return {"reward", Seconds(took.count()), {{OpClass::kHost, Seconds(took.count())}}};
+  const Seconds took = timer.elapsed();
+  return {"reward", took, {{OpClass::kHost, took}}};
 }
 
 }  // namespace nereus

@@ -1,9 +1,9 @@
 #include "nereus/live/runtime.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "nereus/base/error.h"
+#include "nereus/engine/stopwatch.h"
 
 namespace nereus {
 
@@ -11,10 +11,6 @@ namespace {
 
 constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
 constexpr ModelStage kActorGeneration{Role::kActor, Stage::kGeneration};
-
-Seconds since(std::chrono::steady_clock::time_point start) {
-  return Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-}
 
 }  // namespace
 
@@ -86,19 +82,19 @@ NodeTiming Runtime::run(const std::string& name, ModelStage model_stage, OpClass
   std::map<DeviceId, Seconds> walls;
   for (const DeviceId device : devices) walls[device] = Seconds();
 
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch timer;
   workers_.run(
       devices,
       [&](Worker& worker) {
-        const auto begun = std::chrono::steady_clock::now();
+        const Stopwatch local_timer;
         body(engine_of(worker.id()), unit_of.at(worker.id()));
-        walls.at(worker.id()) = since(begun);
+        walls.at(worker.id()) = local_timer.elapsed();
       },
       [&](const std::string& reason) {
         for (const DeviceId device : devices) engine_of(device).comms().abort(reason);
       });
 
-  NodeTiming timing{name, since(start), {}};
+  NodeTiming timing{name, timer.elapsed(), {}};
   for (const DeviceId device : devices) {
     for (const auto& [op_class, seconds] : engine_of(device).take_times(local, walls.at(device))) {
       timing.by_class[op_class] += seconds * (1.0 / static_cast<double>(devices.size()));
@@ -108,13 +104,13 @@ NodeTiming Runtime::run(const std::string& name, ModelStage model_stage, OpClass
 }
 
 NodeTiming Runtime::synchronise_generation() {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch timer;
   const EmuCollection training = units_of(nereus::at(plan_, kActorTraining));
   const EmuCollection generation = units_of(nereus::at(plan_, kActorGeneration));
   const StateKind weights[] = {StateKind::kWeights};
   // Also stamps the generation units with the training units' weight version.
   store_.copy(weight_sync_, training, generation, weights);
-  const Seconds took = since(start);
+  const Seconds took = timer.elapsed();
   return {"update_weights", took, {{OpClass::kTransfer, took}}};
 }
 
