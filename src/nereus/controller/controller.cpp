@@ -179,8 +179,8 @@ Decision Controller::consider(Decision decision, const Candidate& candidate) con
   const Seconds budget = decision.gain_s * (decision.gamma * decision.horizon);
   const bool pays = decision.gamma > 0 && decision.transition_s <= budget;
   if (decision.urgent) {
-    decision.reason = "urgent (" + decision.trigger_detail + "): transition " +
-                      to_string(decision.transition_s) + ", profit waived: admitted";
+    decision.reason =
+        "urgent, profit waived: transition " + to_string(decision.transition_s) + ": admitted";
   } else {
     decision.reason = "gain " + format_number(decision.gain_s.count()) + " s/step × γ " +
                       format_number(decision.gamma) + " × H " + format_number(decision.horizon) +

@@ -13,6 +13,11 @@ constexpr double kMemoryDecay = 0.1;            // a large memory ratio fades th
 constexpr double kSmallestMemoryFactor = 0.5;   // a short batch says little about a full one
 constexpr double kLargestMemoryFactor = 4;      // a tiny prediction's ratio says nothing
 
+bool is_collective(OpClass op_class) {
+  return op_class == OpClass::kTensorComm || op_class == OpClass::kPipelineComm ||
+         op_class == OpClass::kGradientComm;
+}
+
 }  // namespace
 
 double default_efficiency(OpClass op_class) {
@@ -34,8 +39,14 @@ double default_efficiency(OpClass op_class) {
 
 double Calibration::efficiency(OpClass op_class) const {
   const auto entry = entries_.find(op_class);
-  return entry == entries_.end() ? default_efficiency(op_class)
-                                 : std::exp(entry->second.log_efficiency);
+  if (entry != entries_.end()) return std::exp(entry->second.log_efficiency);
+  // Where one kind of collective falls short of its default, the others are trusted no more.
+  double shortfall = 1;
+  for (const auto& [seen, learned] : entries_) {
+    if (!is_collective(seen) || !is_collective(op_class)) continue;
+    shortfall = std::min(shortfall, std::exp(learned.log_efficiency) / default_efficiency(seen));
+  }
+  return default_efficiency(op_class) * shortfall;
 }
 
 bool Calibration::seen(OpClass op_class) const { return entries_.contains(op_class); }

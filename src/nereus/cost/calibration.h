@@ -21,6 +21,7 @@ class Calibration {
     bool operator==(const Entry&) const = default;
   };
 
+  // An unseen collective is as far below its default as the worst one seen.
   double efficiency(OpClass op_class) const;
   bool seen(OpClass op_class) const;
   // Standard deviation of the log residual: the interval of a prediction.

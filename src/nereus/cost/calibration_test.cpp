@@ -34,6 +34,18 @@ TEST(Calibration, FirstObservationReplacesTheDefault) {
   EXPECT_FALSE(calibration.seen(OpClass::kDecode));
 }
 
+TEST(Calibration, AnUnseenCollectiveIsNotTrustedMoreThanTheSeenOnes) {
+  Calibration calibration;
+  calibration.observe(OpClass::kCompute, Seconds(1), Seconds(1000));
+  EXPECT_DOUBLE_EQ(calibration.efficiency(OpClass::kTensorComm), 0.2);
+  calibration.observe(OpClass::kGradientComm, Seconds(0.03), Seconds(1));
+  EXPECT_NEAR(calibration.efficiency(OpClass::kTensorComm), 0.02, 1e-12);
+  EXPECT_DOUBLE_EQ(calibration.efficiency(OpClass::kOptimizer), 0.3);
+  Calibration fast;
+  fast.observe(OpClass::kGradientComm, Seconds(0.9), Seconds(1));
+  EXPECT_DOUBLE_EQ(fast.efficiency(OpClass::kTensorComm), 0.2);
+}
+
 TEST(Calibration, ConvergesAndTheDeviationShrinks) {
   Calibration calibration;
   calibration.observe(kClass, Seconds(1), Seconds(100));
