@@ -1,10 +1,11 @@
-// nereus_parity MODEL REQUEST OUTPUT: runs the samples of REQUEST (JSON) through a Hugging Face
-// model directory under the request's layout, and writes to the folder OUTPUT
-//   tensors.safetensors  "logits.I" [T, vocab] and "log_probs.I" [response] of sample I, and
-//                        "grad.NAME": gradient of the mean negative log-probability of all response
-//                        tokens
+// nereus_parity MODEL REQUEST.json …: runs the samples of each request through a Hugging Face model
+// directory under the request's layout, and writes to the folder REQUEST, for tests/parity to
+// compare,
+//   tensors.safetensors  "logits.I" [T, vocab] and "log_probs.I" [response] of sample I;
+//   "grad.NAME",
+//                        gradients of the mean negative log-probability of all response tokens
 //   greedy.json          greedy continuations of the prompts
-// for tests/parity to compare. REQUEST: {"tp", "pp", "dp", "dtype", "recompute", "max_new_tokens",
+// A request: {"tp", "pp", "dp", "dtype", "recompute", "max_new_tokens",
 // "samples": [{"prompt": […], "response": […]}, …]}.
 #include <ATen/core/grad_mode.h>
 
@@ -132,6 +133,7 @@ void store_outputs(const testing::UnitRank& unit, const std::vector<Sample>& sam
   const std::vector<TokenOutputs> outputs = run_forward(unit.stage, unit.pp, batches, {});
   if (!unit.stage.is_last()) return;
   std::vector<at::Tensor> all;
+  all.reserve(outputs.size());
   for (const TokenOutputs& output : outputs) all.push_back(output.log_probs.to(at::kCPU));
   at::Tensor log_probs = at::cat(all);
   const std::lock_guard lock(results.mutex);
@@ -146,6 +148,7 @@ void store_outputs(const testing::UnitRank& unit, const std::vector<Sample>& sam
 void generate_greedy(const testing::UnitRank& unit, const std::vector<Sample>& samples,
                      const Request& request, Results& results) {
   std::vector<GenerationRequest> requests;
+  requests.reserve(samples.size());
   for (const Sample& sample : samples) requests.push_back({sample.index, sample.prompt});
   const GenerationOptions options{.sampling = {.greedy = true},
                                   .max_new_tokens = request.max_new_tokens,
@@ -177,7 +180,7 @@ void run_unit(const ParameterMap& model, const ModelSpec& spec, const Request& r
 }
 
 void run(const std::filesystem::path& directory, const std::filesystem::path& request_file,
-         const std::filesystem::path& output, const std::string& device) {
+         const std::string& device) {
   const ModelSpec spec = read_model_spec(directory);
   const Request request = read_request(request_file);
   const ParameterMap model = read_model(directory, spec, request.dtype);
@@ -193,6 +196,9 @@ void run(const std::filesystem::path& directory, const std::filesystem::path& re
   for (const auto& [name, gradient] : results.gradients) {
     results.tensors["grad." + name] = gradient;
   }
+  std::filesystem::path output = request_file;
+  output.replace_extension();
+  std::filesystem::create_directories(output);
   write_safetensors(output / "tensors.safetensors", results.tensors);
   write_text(output / "greedy.json", Json(results.greedy).dump());
 }
@@ -203,14 +209,14 @@ void run(const std::filesystem::path& directory, const std::filesystem::path& re
 
 int main(int argc, char** argv) {
   CLI::App app("Runs a model under a layout and writes what tests/parity compares");
-  std::string model, request, output, device = "cpu";
+  std::string model, device = "cpu";
+  std::vector<std::string> requests;
   app.add_option("model", model, "Hugging Face model directory")->required();
-  app.add_option("request", request, "JSON file")->required();
-  app.add_option("output", output, "folder for the results")->required();
+  app.add_option("requests", requests, "JSON files")->required();
   app.add_option("--device", device, "cpu, or cuda: rank r runs on cuda:r")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   try {
-    nereus::run(model, request, output, device);
+    for (const std::string& request : requests) nereus::run(model, request, device);
   } catch (const std::exception& error) {
     std::cerr << "nereus_parity: " << error.what() << '\n';
     return 1;

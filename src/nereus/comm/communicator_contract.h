@@ -27,6 +27,7 @@ class CommunicatorContract : public testing::TestWithParam<std::tuple<Communicat
     const auto handles = std::get<0>(GetParam())(size());
     std::vector<std::exception_ptr> errors(size());
     std::vector<std::thread> threads;
+    threads.reserve(size());
     for (int rank = 0; rank < size(); ++rank) {
       threads.emplace_back([&, rank] {
         try {

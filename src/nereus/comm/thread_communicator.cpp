@@ -104,6 +104,7 @@ class ThreadCommunicator final : public Communicator {
     at::Tensor whole;
     exchange(tensor, [&](const std::vector<at::Tensor>& parts) {
       std::vector<at::Tensor> here;
+      here.reserve(parts.size());
       for (const at::Tensor& part : parts) here.push_back(part.to(tensor.device()));
       whole = at::cat(here, dim);
     });
@@ -193,6 +194,7 @@ class ThreadCommunicator final : public Communicator {
 std::vector<std::unique_ptr<Communicator>> make_thread_communicators(int size) {
   const auto group = std::make_shared<Group>(size);
   std::vector<std::unique_ptr<Communicator>> handles;
+  handles.reserve(size);
   for (int rank = 0; rank < size; ++rank) {
     handles.push_back(std::make_unique<ThreadCommunicator>(rank, group));
   }

@@ -36,6 +36,7 @@ class Generation {
     cache_ = make_kv_cache(stage_.spec(), stage_.layout(), stage_.rank(), prompt_lengths_,
                            options_.max_new_tokens, stage_.options());
     std::vector<int64_t> last;  // flat index of each row's last real token
+    last.reserve(prompt_lengths_.size());
     const int64_t longest = std::ranges::max(prompt_lengths_);
     for (size_t row = 0; row < prompt_lengths_.size(); ++row) {
       last.push_back(static_cast<int64_t>(row) * longest + prompt_lengths_[row] - 1);
@@ -64,6 +65,7 @@ class Generation {
 
   at::Tensor latest_tokens() const {
     std::vector<int64_t> tokens;
+    tokens.reserve(rows_.size());
     for (const int64_t row : rows_) tokens.push_back(results_[row].tokens.back());
     return on_device(tokens).unsqueeze(1);
   }
@@ -88,6 +90,7 @@ class Generation {
     at::Tensor drawn = at::empty({2, std::ssize(rows_)}, at::kDouble);  // exact for token ids
     if (stage_.is_last()) {
       std::vector<uint64_t> ids;
+      ids.reserve(rows_.size());
       for (const int64_t row : rows_) ids.push_back(requests_[row].sample_id);
       const std::vector<int64_t> positions(rows_.size(), step_);
       const Drawn next =
@@ -104,7 +107,7 @@ class Generation {
     for (size_t i = 0; i < rows_.size(); ++i) {
       GenerationResult& result = results_[rows_[i]];
       if (result.finished) {
-        continue;  // a row that has not left the batch yet
+        continue;  // it has not left the batch yet
       }
       const auto token = static_cast<int64_t>(numbers[0][i]);
       result.tokens.push_back(token);

@@ -40,6 +40,7 @@ void keep_rows(KvCache& cache, const std::vector<int64_t>& rows) {
   for (at::Tensor& values : cache.values) values = values.index_select(0, index);
   if (cache.mask.defined()) cache.mask = cache.mask.index_select(0, index);
   std::vector<int64_t> lengths;
+  lengths.reserve(rows.size());
   for (const int64_t row : rows) lengths.push_back(cache.lengths[row]);
   cache.lengths = std::move(lengths);
 }

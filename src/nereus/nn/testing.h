@@ -56,6 +56,7 @@ inline void on_unit(const ParameterMap& whole, const ModelSpec& spec, Layout lay
   for (int i = 0; i < layout.tp; ++i) pp_groups.push_back(make_thread_communicators(layout.pp));
   std::vector<std::exception_ptr> errors(layout.devices());
   std::vector<std::thread> threads;
+  threads.reserve(layout.devices());
   for (int index = 0; index < layout.devices(); ++index) {
     threads.emplace_back([&, index] {
       const Rank rank = rank_at(layout, index);
