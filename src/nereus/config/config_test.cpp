@@ -97,7 +97,7 @@ supply: [[0, 4], [8, 2]]
 plan: {all: {tp: 2}}
 )");
   const std::string yaml = to_yaml(config);
-  EXPECT_THAT(yaml, AllOf(HasSubstr("lr: 0.0003"), HasSubstr("memory_per_device: 48MiB"),
+  EXPECT_THAT(yaml, AllOf(HasSubstr("lr: 3e-04"), HasSubstr("memory_per_device: 48MiB"),
                           HasSubstr("max_response_length: [[0, 32], [16, 64]]")));
   const Config again = parse(yaml);
   EXPECT_EQ(to_yaml(again), yaml);
@@ -114,6 +114,7 @@ TEST(Config, UnknownKeysAreRefusedWithTheNearestKnownOne) {
   EXPECT_THAT(refusal("", {"data.train_batchsize=1"}),
               HasSubstr("did you mean data.train_batch_size?"));
   EXPECT_THAT(refusal("xyzzy: 1"), HasSubstr("docs/config.md"));
+  EXPECT_THAT(refusal("xyzzy: {}"), HasSubstr("unknown option xyzzy"));
 }
 
 TEST(Config, WrongTypesNameKeyValueAndExpectation) {

@@ -35,15 +35,24 @@ struct Entry {
   std::string where;
 };
 
+// Where options were written: a file, whose lines are named in messages, or the command line.
+struct Source {
+  std::string name;
+  bool has_lines = false;
+  std::string at(const YAML::Node& node) const {
+    return has_lines ? name + ":" + std::to_string(node.Mark().line + 1) : name;
+  }
+};
+
 // The options of a file and of the command line, by dotted key.
 class Entries {
  public:
   Entries() : known_(known_keys()) {}
 
-  void read_file(const YAML::Node& root, const std::string& where) {
+  void read_file(const YAML::Node& root, const std::string& name) {
     if (root.IsNull()) return;
-    if (!root.IsMap()) refuse(where + ": expected sections such as data: and trainer:");
-    flatten(root, "", where, true);
+    if (!root.IsMap()) refuse(name + ": expected sections such as data: and trainer:");
+    read_section(root, "", {name, true});
   }
 
   // "a.b=value" or "+a.b=value".
@@ -52,9 +61,10 @@ class Entries {
     if (equals == std::string::npos || equals == 0) {
       refuse("\"" + text + "\" is no override: write key=value, e.g. trainer.seed=2");
     }
-    const std::string key = text.substr(text[0] == '+' ? 1 : 0, equals - (text[0] == '+' ? 1 : 0));
-    YAML::Node value = YAML::Load(text.substr(equals + 1));
-    place(key, value, "command line");
+    const size_t start = text[0] == '+' ? 1 : 0;
+    const Source source{"command line"};
+    read_option(text.substr(start, equals - start), YAML::Load(text.substr(equals + 1)),
+                source.name, source);
   }
 
   const std::map<std::string, Entry>& all() const { return entries_; }
@@ -64,27 +74,38 @@ class Entries {
     return std::find(known_.begin(), known_.end(), key) != known_.end();
   }
   bool is_section(const std::string& key) const {
-    return std::any_of(known_.begin(), known_.end(), [&](const std::string& known) {
-      return known.compare(0, key.size() + 1, key + ".") == 0;
-    });
+    return std::any_of(known_.begin(), known_.end(),
+                       [&](const std::string& known) { return known.starts_with(key + "."); });
   }
 
-  void place(const std::string& key, const YAML::Node& value, const std::string& where) {
+  void read_section(const YAML::Node& map, const std::string& prefix, const Source& source) {
+    std::set<std::string> seen;
+    for (const auto& item : map) {
+      const std::string key = prefix + item.first.as<std::string>();
+      const std::string at = source.at(item.first);
+      if (!seen.insert(key).second) refuse(at + ": " + key + " is given twice");
+      read_option(key, item.second, at, source);
+    }
+  }
+
+  void read_option(const std::string& key, const YAML::Node& value, const std::string& at,
+                   const Source& source) {
     if (is_known(key)) {
-      entries_[key] = {value, where};
+      entries_[key] = {value, at};
+    } else if (key.starts_with("plan.")) {
+      read_plan_part(split(key, '.'), value, at);
+    } else if (value.IsMap() && (is_section(key) || value.size() > 0)) {
+      read_section(value, key + ".", source);  // of an unknown section, each option is refused
     } else if (is_section(key)) {
-      if (!value.IsMap()) refuse(where + ": " + key + " is a section, not an option");
-      flatten(value, key + ".", where, false);
-    } else if (key.compare(0, 5, "plan.") == 0) {
-      place_in_plan(split(key, '.'), value, where);
+      if (!value.IsNull()) refuse(at + ": " + key + " is a section, not an option");
     } else {
-      refuse(where + ": unknown option " + key + suggestion(key));
+      refuse(at + ": unknown option " + key + suggestion(key));
     }
   }
 
   // plan.all.tp=2: the one option that has structure of its own.
-  void place_in_plan(const std::vector<std::string>& path, const YAML::Node& value,
-                     const std::string& where) {
+  void read_plan_part(const std::vector<std::string>& path, const YAML::Node& value,
+                      const std::string& at) {
     YAML::Node plan =
         entries_.contains("plan") ? YAML::Clone(entries_["plan"].value) : YAML::Node();
     if (!plan.IsMap()) plan = YAML::Node(YAML::NodeType::Map);
@@ -93,24 +114,7 @@ class Entries {
     } else {
       plan[path[1]][path[2]] = value;
     }
-    entries_["plan"] = {plan, where};
-  }
-
-  void flatten(const YAML::Node& map, const std::string& prefix, const std::string& where,
-               bool with_lines) {
-    std::set<std::string> seen;
-    for (const auto& item : map) {
-      const std::string name = item.first.as<std::string>();
-      const std::string at =
-          with_lines ? where + ":" + std::to_string(item.first.Mark().line + 1) : where;
-      if (!seen.insert(name).second) refuse(at + ": " + prefix + name + " is given twice");
-      const std::string key = prefix + name;
-      if (with_lines && item.second.IsMap() && is_section(key)) {
-        flatten(item.second, key + ".", where, true);
-      } else {
-        place(key, item.second, at);
-      }
-    }
+    entries_["plan"] = {plan, at};
   }
 
   // Names the known option that is nearest, or the one of the same name in another section.
