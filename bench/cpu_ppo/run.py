@@ -1,6 +1,10 @@
 """Throughput of the quickstart's workload: Nereus under its best fixed plan and under the adaptive run,
 against a plain PPO loop over transformers, interleaved on the same machine.
 
+The fixed plan is the planner's choice for the cores that are here, without the quickstart's memory budget (the
+transformers loop has none either) and without anything that changes. The adaptive run is the quickstart as it is:
+four virtual devices within 26 MiB each, devices that leave and come back, transitions and their proofs included.
+
     .venv/bin/python bench/cpu_ppo/run.py [--repeats 3] [--steps N]
 
 Writes bench/results/cpu_ppo.json and prints a table.
@@ -19,12 +23,13 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "examples" / "quickstart.yaml"
+BINARY = os.environ.get("NEREUS_BINARY", str(ROOT / "build/release/apps/nereus/nereus"))
 
 
 def run_nereus(extra, steps):
     with tempfile.TemporaryDirectory() as directory:
         run = pathlib.Path(directory) / "run"
-        command = [str(ROOT / "build/release/apps/nereus/nereus"), "train", str(CONFIG),
+        command = [BINARY, "train", str(CONFIG),
                    "--run-dir", str(run), *extra]
         if steps:
             command.append(f"trainer.total_training_steps={steps}")
@@ -47,9 +52,8 @@ def main():
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--steps", type=int, default=0, help="default: the config's")
     arguments = parser.parse_args()
-    # Fixed: all devices all the time, no adaptation, so that the planner's first choice is kept. It
-    # must hold the longest responses too.
-    fixed = ["supply.trace=null", "adaptation.enabled=false"]
+    fixed = ["supply=null", "adaptation.enabled=false", "cluster.cores=0", "cluster.memory_per_device=4GiB",
+             f"cluster.devices={os.cpu_count()}", "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=null"]
     runs = {"transformers loop": lambda: run_reference(arguments.steps),
             "nereus, fixed plan": lambda: run_nereus(fixed, arguments.steps),
             "nereus, adaptive": lambda: run_nereus([], arguments.steps)}
