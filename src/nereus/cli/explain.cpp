@@ -29,7 +29,7 @@ void add_explain(CLI::App& app, Action& action) {
   auto run = std::make_shared<std::string>();
   auto step = std::make_shared<int>(-1);
   command->add_option("run", *run, "Run directory")->required();
-  command->add_option("--step", *step, "Only what happened after this step, counted from 0");
+  command->add_option("--step", *step, "Only what happened after so many steps");
   command->callback([=, &action] { action = [=] { return explain(*run, *step); }; });
 }
 

@@ -1,9 +1,9 @@
 #include <iostream>
 
 #include "nereus/base/error.h"
+#include "nereus/base/text.h"
 #include "nereus/cli/commands.h"
 #include "nereus/config/options.h"
-#include "nereus/observe/progress.h"
 #include "nereus/observe/tables.h"
 #include "nereus/planner/planner.h"
 
@@ -11,16 +11,25 @@ namespace nereus {
 
 namespace {
 
+// The stages of a plan that are not as in the best one.
+std::string differences(const Plan& plan, const Plan& best) {
+  std::vector<std::string> stages;
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    if (plan.stages[i] != best.stages.at(i)) stages.push_back(to_string(plan.stages[i]));
+  }
+  return join(stages, "; ");
+}
+
 void print(const PlanChoice& choice, const Cluster& cluster) {
   const Calibration calibration;
   std::cout << "Plan\n"
-            << to_string(choice.best.plan) << "\n\nPredicted step\n"
+            << to_string(choice.best.plan) << "\nPredicted step\n"
             << render_latency(choice.best.latency, calibration) << "\nPredicted memory\n"
             << render_memory(choice.best.memory, cluster);
-  if (!choice.rejected.empty()) std::cout << "\nRunners-up\n";
+  if (!choice.rejected.empty()) std::cout << "\nRunners-up, where they differ\n";
   for (const Rejection& rejection : choice.rejected) {
-    std::cout << "  " << short_plan(rejection.plan) << ": " << to_string(rejection.step) << ", "
-              << rejection.why << "\n";
+    std::cout << to_string(rejection.step) << "  " << rejection.why << "\n    "
+              << differences(rejection.plan, choice.best.plan) << "\n";
   }
 }
 

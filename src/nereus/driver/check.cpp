@@ -38,7 +38,7 @@ std::set<int> phases(const LiveOptions& options) {
 }
 
 std::string check_phase(const LiveOptions& options, const PlannerOptions& planner, int step) {
-  const std::string phase = "step " + std::to_string(step + 1) + " (" +
+  const std::string phase = "after " + std::to_string(step) + " steps (" +
                             std::to_string(options.supply.at(step).size()) +
                             " devices, responses up to " +
                             std::to_string(options.response_length.at(step)) + " tokens): ";
@@ -59,8 +59,9 @@ std::vector<std::string> check(const Config& config) {
   lines.push_back(check_model("critic", options.critic, job.model(Role::kCritic), options.dtype));
   make_reward(options.reward, options.reward_options);
   lines.push_back("reward: " + options.reward);
-  lines.push_back("starting plan:\n" + to_string(starting_plan(config.plan, job, options.cluster,
-                                                               options.supply.at(0), planner)));
+  const Plan plan = starting_plan(config.plan, job, options.cluster, options.supply.at(0), planner);
+  lines.push_back("starting plan");
+  for (const StagePlan& stage : plan.stages) lines.push_back("  " + to_string(stage));
   for (int step : phases(options)) lines.push_back(check_phase(options, planner, step));
   return lines;
 }

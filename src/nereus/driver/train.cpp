@@ -161,8 +161,8 @@ LoopEnd train(const Config& config) {
                      " prompts longer than data.max_prompt_length = " +
                      std::to_string(options.data.max_prompt_length));
   }
-  progress.message("Starting at step " + std::to_string(start.step + 1) + " with\n" +
-                   to_string(start.plan));
+  progress.message("Starting at step " + std::to_string(start.step + 1) + " with");
+  for (const StagePlan& stage : start.plan.stages) progress.message("  " + to_string(stage));
 
   TrainRecorder recorder(config, job, controller, record, progress);
   const StopSignal stop;

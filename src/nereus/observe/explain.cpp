@@ -42,11 +42,17 @@ std::string signals(const Json& decision) {
   return join(parts, ", ");
 }
 
+// Events count steps from 0, people count those that are done: as in the config's schedules, [5, 2]
+// means two devices after five steps.
+std::string after(int steps) {
+  return "After " + std::to_string(steps) + (steps == 1 ? " step: " : " steps: ");
+}
+
 std::string explain_decision(const Json& decision) {
   const bool urgent = decision.value("urgent", false);
   const std::string verdict = decision.value("verdict", "");
   std::ostringstream out;
-  out << "After step " << decision.value("step", 0) << ": " << decision.value("trigger", "")
+  out << after(decision.value("step", 0) + 1) << decision.value("trigger", "")
       << (urgent ? " (urgent)" : "") << "\n"
       << "  why         " << decision.value("trigger_detail", "") << "\n"
       << "  signals     " << signals(decision) << "\n";
@@ -56,6 +62,8 @@ std::string explain_decision(const Json& decision) {
         << "  best found  " << to_string(seconds(decision, "best_step_s")) << " a step, gain "
         << to_string(seconds(decision, "gain_s")) << "\n"
         << indented(to_string(decision.at("best").get<Plan>()), "              ");
+  }
+  if (decision.value("transition_s", 0.0) > 0) {
     out << "  payback     " << inequality(decision) << (urgent ? " (waived: urgent)" : "") << "\n";
   }
   out << "  verdict     " << verdict << ": " << decision.value("reason", "") << "\n";
@@ -87,22 +95,33 @@ std::string explain_event(const Json& event) {
     return event.value("trigger", "none") == "none" ? "" : explain_decision(event);
   }
   if (type == "transition") return explain_transition(event);
-  const std::string at = "Step " + std::to_string(event.value("step", 0)) + ": ";
   if (type == "plan") {
-    return at + "plan in force (" + event.value("file", "") + ")\n" +
+    return after(event.value("step", 0)) + "plan " + event.value("file", "") + "\n" +
            indented(event.value("text", ""), "              ");
   }
-  if (type == "fault") return at + "fault: " + event.value("message", "") + "\n";
+  if (type == "fault") {
+    return after(event.value("step", 0)) + "fault: " + event.value("message", "") + "\n";
+  }
   return "";
+}
+
+// How many steps were done when it happened.
+int steps_done(const Json& event) {
+  const std::string type = event.value("type", "");
+  return event.value("step", 0) + (type == "decision" || type == "transition" ? 1 : 0);
 }
 
 }  // namespace
 
 std::string render_explain(const std::vector<Json>& events, std::optional<int> step) {
   std::string text;
+  std::string previous;
   for (const Json& event : events) {
-    if (step && event.value("step", -1) != *step) continue;
-    text += explain_event(event);
+    const std::string type = event.value("type", "");
+    // The plan that a transition leads to was shown with the decision.
+    const bool shown = type == "plan" && previous == "transition";
+    previous = type;
+    if (!shown && (!step || steps_done(event) == *step)) text += explain_event(event);
   }
   if (text.empty())
     text = "Nothing asked for another plan" + std::string(step ? " there" : "") + ".\n";

@@ -11,8 +11,8 @@ namespace nereus {
 
 // A text for people from the lines of events.jsonl: for every replan what triggered it, the
 // inequality with its numbers, the verdict and reason; for every transition its primitives,
-// predicted and measured. With `step`, only what happened after that step (counted from 0).
-// Decisions that nothing triggered are left out.
+// predicted and measured. With `step`, only what happened when that many steps were done. Decisions
+// that nothing triggered are left out.
 std::string render_explain(const std::vector<Json>& events, std::optional<int> step = {});
 
 }  // namespace nereus

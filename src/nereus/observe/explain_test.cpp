@@ -35,7 +35,7 @@ Json decision(int step, const std::string& verdict) {
 
 TEST(Explain, ShowsTheInequalityWithItsNumbers) {
   EXPECT_THAT(render_explain({decision(7, "admitted")}),
-              AllOf(HasSubstr("After step 7: drift"), HasSubstr("response length 32 → 46"),
+              AllOf(HasSubstr("After 8 steps: drift"), HasSubstr("response length 32 → 46"),
                     HasSubstr("≤ γ 0.5 · H 8 · gain"), HasSubstr("= 2.00 s"),
                     HasSubstr("admitted: it pays back")));
   Json rejected = decision(7, "rejected");
@@ -62,8 +62,8 @@ TEST(Explain, ShowsPredictedAndMeasuredOfEachPrimitive) {
 
 TEST(Explain, OneStepOnly) {
   const std::vector<Json> events = {decision(3, "kept"), decision(7, "admitted")};
-  EXPECT_THAT(render_explain(events, 3), AllOf(HasSubstr("step 3"), Not(HasSubstr("step 7"))));
-  EXPECT_THAT(render_explain(events, 4), HasSubstr("Nothing asked for another plan there"));
+  EXPECT_THAT(render_explain(events, 4), AllOf(HasSubstr("4 steps"), Not(HasSubstr("8 steps"))));
+  EXPECT_THAT(render_explain(events, 3), HasSubstr("Nothing asked for another plan there"));
 }
 
 TEST(Tables, PadByCharactersNotBytes) {
