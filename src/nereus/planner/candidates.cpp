@@ -98,7 +98,7 @@ std::vector<Placement> placements(ModelStage model_stage, const JobSpec& job,
   std::vector<Placement> all;
   for (Layout layout : layouts(job.model(model_stage.role), pool)) {
     const auto most = std::min<int64_t>(most_units(layout, pool), sequences);
-    for (int dp = options.use_all_devices ? static_cast<int>(most) : 1; dp <= most; ++dp) {
+    for (int dp = 1; dp <= most; ++dp) {
       Placement placement{.layout = layout};
       // Micro-batches do not matter to generation.
       const bool generates = model_stage.stage == Stage::kGeneration;

@@ -14,7 +14,6 @@ struct PlannerOptions {
   double headroom = 0.1;           // share of device memory kept free
   std::vector<int> micro_batches;  // allowed values; empty: powers of two up to the mini-batch
   bool allow_recompute = true;     // may trade time for activation memory
-  bool use_all_devices = false;    // only the largest dp of each layout, even if fewer were faster
   int keep = 8;                    // runners-up to report
   double tolerance = 0.2;          // runners-up are at most this much slower than the best
 };
