@@ -132,6 +132,32 @@ TEST_F(LiveJobTest, StopsAtTheMemoryBudget) {
   }
 }
 
+// Half-precision weights: gradients add up in fp32 over the micro-batches, AdamW works on the fp32
+// master copy, and the weights are its rounding.
+TEST_F(LiveJobTest, TrainsHalfPrecisionWeightsThroughAMasterCopy) {
+  LiveOptions options = tiny_job(/*devices=*/2, /*steps=*/2);
+  options.dtype = DType::kFloat32;
+  LiveJob full(options, uniform_plan(options, {1, 1}, 2));
+  options.dtype = DType::kBFloat16;
+  LiveJob half(options, uniform_plan(options, {2, 1}, 1));
+  const Plan other = uniform_plan(options, {1, 2}, 1);
+  const double expected = full.run_step().metrics.at("critic/grad_norm");
+  EXPECT_NEAR(half.run_step().metrics.at("critic/grad_norm"), expected, 0.1 * expected);
+  switch_to(half, options, other);
+  half.run_step();
+  for (const auto& [part, tensors] : state_of(half, "half")) {
+    int compared = 0;
+    for (const auto& [name, tensor] : tensors) {
+      if (!name.starts_with("weights/")) continue;
+      const at::Tensor master = tensors.at("master/" + name.substr(8));
+      EXPECT_EQ(master.scalar_type(), at::kFloat);
+      EXPECT_TRUE(at::equal(tensor, master.to(at::kBFloat16))) << part << " " << name;
+      ++compared;
+    }
+    EXPECT_GT(compared, 20);
+  }
+}
+
 TEST_F(LiveJobTest, KeepsTheBatchThatMetNaN) {
   LiveOptions options = tiny_job(/*devices=*/2, /*steps=*/2);
   options.failure_directory = root_;
