@@ -119,8 +119,13 @@ void add_performance_metrics(const StepReport& report, Metrics& metrics) {
     metrics["timing_per_token_ms/" + node.name] = node.total.count() * 1e3 / std::max(per, 1.0);
   }
   int64_t peak = 0;
-  for (const auto& [device, bytes] : report.peak_bytes) peak = std::max(peak, bytes.count());
-  const auto devices = static_cast<double>(std::max<size_t>(report.peak_bytes.size(), 1));
+  double devices = 0;  // that hold anything: those of the plan
+  for (const auto& [device, bytes] : report.peak_bytes) {
+    peak = std::max(peak, bytes.count());
+    devices += bytes > Bytes() ? 1 : 0;
+  }
+  // On accelerators, memory is not metered yet.
+  devices = devices > 0 ? devices : static_cast<double>(report.peak_bytes.size());
   metrics["timing_s/step"] = step_s;
   metrics["perf/total_num_tokens"] = tokens;
   metrics["perf/time_per_step"] = step_s;
