@@ -23,6 +23,6 @@ def test_greedy_text_is_the_published_one(tp, pp, tmp_path):
     request = dict(tp=tp, pp=pp, dp=1, dtype="float32", max_new_tokens=257 - len(prompt),
                    samples=[dict(prompt=prompt, response=[1])])
     (tmp_path / "request.json").write_text(json.dumps(request))
-    subprocess.run([PROGRAM, STORIES, tmp_path / "request.json", tmp_path], check=True, timeout=300)
-    tokens = json.loads((tmp_path / "greedy.json").read_text())[0]
+    subprocess.run([PROGRAM, STORIES, tmp_path / "request.json"], check=True, timeout=300)
+    tokens = json.loads((tmp_path / "request" / "greedy.json").read_text())[0]
     assert tokenizer.decode(prompt + tokens) == PUBLISHED
