@@ -8,10 +8,12 @@ namespace {
 
 // [b, T, kv heads, d] → [b, heads, T, d]: every KV head once per query head of its group.
 at::Tensor expand_groups(const at::Tensor& x, int64_t groups) {
-  const at::Tensor heads_first = x.transpose(1, 2);
+  at::Tensor heads_first = x.transpose(1, 2);
   if (groups == 1) return heads_first;
-  const int64_t b = x.size(0), T = x.size(1), kv = x.size(2), d = x.size(3);
-  return heads_first.unsqueeze(2).expand({b, kv, groups, T, d}).reshape({b, kv * groups, T, d});
+  const int64_t b = x.size(0), length = x.size(1), kv = x.size(2), d = x.size(3);
+  return heads_first.unsqueeze(2)
+      .expand({b, kv, groups, length, d})
+      .reshape({b, kv * groups, length, d});
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "nereus/nn/decoder.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/silu.h>

@@ -1,6 +1,8 @@
 #include "nereus/nn/parallel_ops.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/exp.h>
@@ -17,11 +19,11 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-// The communicator outlives every graph that was recorded with it.
-c10::IValue pack(Communicator& tp) { return static_cast<int64_t>(reinterpret_cast<intptr_t>(&tp)); }
-Communicator& communicator(AutogradContext* ctx) {
-  return *reinterpret_cast<Communicator*>(static_cast<intptr_t>(ctx->saved_data["tp"].toInt()));
-}
+// What a recorded graph keeps of the communicator, which outlives it.
+struct TpHandle final : torch::CustomClassHolder {
+  explicit TpHandle(Communicator* tp) : tp(tp) {}
+  Communicator* tp;
+};
 
 at::Tensor all_reduced(const at::Tensor& x, Communicator& tp) {
   at::Tensor sum = x.clone(at::MemoryFormat::Contiguous);
@@ -31,11 +33,12 @@ at::Tensor all_reduced(const at::Tensor& x, Communicator& tp) {
 
 struct CopyToTp : Function<CopyToTp> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, Communicator* tp) {
-    ctx->saved_data["tp"] = pack(*tp);
+    ctx->saved_data["tp"] = c10::IValue::make_capsule(c10::make_intrusive<TpHandle>(tp));
     return x.view_as(x);
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    return {all_reduced(grads[0], communicator(ctx)), at::Tensor()};
+    const auto handle = ctx->saved_data["tp"].toCapsule();
+    return {all_reduced(grads[0], *static_cast<TpHandle&>(*handle).tp), at::Tensor()};
   }
 };
 
@@ -50,7 +53,7 @@ struct ReduceFromTp : Function<ReduceFromTp> {
 
 // What forward and backward of the cut softmax share. x = logits / temperature - the row's maximum.
 struct CutSoftmax {
-  at::Tensor x;        // [n, v], then exponentiated in place
+  at::Tensor x;        // [n, v]
   at::Tensor inside;   // [n] bool: the target lives here
   at::Tensor columns;  // [n] its local column, 0 if it does not
 };

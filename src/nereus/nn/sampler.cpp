@@ -1,5 +1,6 @@
 #include "nereus/nn/sampler.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/log_softmax.h>
 
