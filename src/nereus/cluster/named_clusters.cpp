@@ -19,7 +19,7 @@ struct NamedHost {
 };
 
 const std::vector<NamedHost>& named_hosts() {
-  static const std::vector<NamedHost> kHosts = {
+  static const std::vector<NamedHost> hosts = {
       // Cluster 3: one 25 GB/s NIC, shared by the eight devices of a host.
       {.name = "h200x8",
        .devices = 8,
@@ -38,7 +38,7 @@ const std::vector<NamedHost>& named_hosts() {
        .device = {"mi250x-gcd", Bytes(64'000'000'000), 191.5e12, 1.6e12},
        .in_host_bandwidth = 200e9,
        .between_hosts_bandwidth = 12.5e9}};
-  return kHosts;
+  return hosts;
 }
 
 }  // namespace
