@@ -18,27 +18,25 @@ struct NamedHost {
   double between_hosts_bandwidth = 0;  // bytes/s of the NIC that a device uses
 };
 
-const std::vector<NamedHost>& named_hosts() {
-  static const std::vector<NamedHost> hosts = {
-      // Cluster 3: one 25 GB/s NIC, shared by the eight devices of a host.
-      {.name = "h200x8",
-       .devices = 8,
-       .device = {"h200", Bytes(141'000'000'000), 989e12, 4.8e12},
-       .in_host_bandwidth = 450e9,
-       .between_hosts_bandwidth = 25e9},
-      // Cluster 2: the custom A100 with 64 GB HBM2e at 1.64 TB/s; a 12.5 GB/s NIC each.
-      {.name = "a100x4",
-       .devices = 4,
-       .device = {"a100-64gb", Bytes(64'000'000'000), 312e12, 1.64e12},
-       .in_host_bandwidth = 300e9,
-       .between_hosts_bandwidth = 12.5e9},
-      // Cluster 1: a device is one of the card's two dies (GCD); four 25 GB/s NICs for eight.
-      {.name = "mi250x8",
-       .devices = 8,
-       .device = {"mi250x-gcd", Bytes(64'000'000'000), 191.5e12, 1.6e12},
-       .in_host_bandwidth = 200e9,
-       .between_hosts_bandwidth = 12.5e9}};
-  return hosts;
+std::vector<NamedHost> named_hosts() {
+  return {// Cluster 3: one 25 GB/s NIC, shared by the eight devices of a host.
+          {.name = "h200x8",
+           .devices = 8,
+           .device = {"h200", Bytes(141'000'000'000), 989e12, 4.8e12},
+           .in_host_bandwidth = 450e9,
+           .between_hosts_bandwidth = 25e9},
+          // Cluster 2: the custom A100 with 64 GB HBM2e at 1.64 TB/s; a 12.5 GB/s NIC each.
+          {.name = "a100x4",
+           .devices = 4,
+           .device = {"a100-64gb", Bytes(64'000'000'000), 312e12, 1.64e12},
+           .in_host_bandwidth = 300e9,
+           .between_hosts_bandwidth = 12.5e9},
+          // Cluster 1: a device is one of the card's two dies (GCD); four 25 GB/s NICs for eight.
+          {.name = "mi250x8",
+           .devices = 8,
+           .device = {"mi250x-gcd", Bytes(64'000'000'000), 191.5e12, 1.6e12},
+           .in_host_bandwidth = 200e9,
+           .between_hosts_bandwidth = 12.5e9}};
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ class LiveJob::Impl {
         kl_(options_.ppo.kl_coef, options_.ppo.target_kl,
             options_.ppo.adaptive_kl ? options_.ppo.kl_horizon : 0),
         runtime_(options_.cluster, options_.device_type, job_.models) {
-    verify(plan, options_.supply.at(0), job_);
+    verify(plan, all_devices(options_.cluster), job_);
     load_models(plan);
     runtime_.adopt(std::move(plan));
     runtime_.synchronise_generation();

@@ -17,10 +17,8 @@ struct Family {
   std::string class_prefix;
 };
 
-const std::vector<Family>& families() {
-  static const std::vector<Family> kFamilies = {
-      {"llama", "Llama"}, {"mistral", "Mistral"}, {"qwen2", "Qwen2"}, {"qwen3", "Qwen3"}};
-  return kFamilies;
+std::vector<Family> families() {
+  return {{"llama", "Llama"}, {"mistral", "Mistral"}, {"qwen2", "Qwen2"}, {"qwen3", "Qwen3"}};
 }
 
 constexpr const char* kLanguageModelClass = "ForCausalLM";
@@ -30,7 +28,7 @@ constexpr const char* kScalarClass = "ForSequenceClassification";
   throw Error(ErrorCode::kInvalidInput, where + ": " + what);
 }
 
-const Family& family_of(const std::string& model_type, const std::string& where) {
+Family family_of(const std::string& model_type, const std::string& where) {
   std::vector<std::string> supported;
   for (const Family& family : families()) {
     if (family.model_type == model_type) return family;
@@ -168,7 +166,7 @@ Json rope_scaling_json(const std::optional<RopeScaling>& scaling) {
 ModelSpec parse_model_config(const Json& config, const std::string& where) {
   ModelSpec spec;
   spec.model_type = require<std::string>(config, "model_type", where);
-  const Family& family = family_of(spec.model_type, where);
+  const Family family = family_of(spec.model_type, where);
   spec.vocab_size = require<int64_t>(config, "vocab_size", where);
   spec.hidden_size = require<int64_t>(config, "hidden_size", where);
   spec.intermediate_size = require<int64_t>(config, "intermediate_size", where);
@@ -196,7 +194,7 @@ ModelSpec parse_model_config(const Json& config, const std::string& where) {
 
 // Where names changed (rope_theta, torch_dtype), the old ones: transformers 4 and 5 both read them.
 Json to_hf_config(const ModelSpec& spec, DType dtype) {
-  const Family& family = family_of(spec.model_type, "to_hf_config");
+  const Family family = family_of(spec.model_type, "to_hf_config");
   const bool scalar = spec.head == Head::kScalar;
   Json config = {{"architectures", Json::array({family.class_prefix +
                                                 (scalar ? kScalarClass : kLanguageModelClass)})},
