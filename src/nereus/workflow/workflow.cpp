@@ -37,7 +37,8 @@ Workflow ppo_workflow(bool with_reference) {
   constexpr ModelStage kActor{Role::kActor, Stage::kTraining};
   constexpr ModelStage kCritic{Role::kCritic, Stage::kTraining};
   Workflow workflow{.algorithm = "gae"};
-  const auto add = [&](const char* name, Pass pass, ModelStage runs_on, std::vector<int> after) {
+  const auto add = [&](const char* name, Pass pass, ModelStage runs_on,
+                       const std::vector<int>& after) {
     const int node = static_cast<int>(workflow.nodes.size());
     workflow.nodes.push_back({name, pass, runs_on});
     for (int before : after) workflow.edges.emplace_back(before, node);
