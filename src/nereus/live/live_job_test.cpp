@@ -106,6 +106,18 @@ TEST_F(LiveJobTest, ResumesUnderAnotherLayout) {
   EXPECT_EQ(second.state_hashes(), first.state_hashes());
 }
 
+// A run that was stopped on more devices than it had at its first step goes on with them.
+TEST_F(LiveJobTest, ResumesOnDevicesThatWereNotThereAtTheStart) {
+  LiveOptions options = tiny_job(/*devices=*/2, /*steps=*/2);
+  options.supply = supply_of_counts(options.cluster, {{0, 1}, {1, 2}});
+  LiveJob first(options, uniform_plan(options, {1, 1}, 1));
+  first.run_step();
+  first.save(root_, Json(), 0);
+  LiveJob second(options, uniform_plan(options, {1, 1}, 2));
+  second.resume(*newest_checkpoint(root_));
+  EXPECT_EQ(second.state_hashes(), first.state_hashes());
+}
+
 TEST_F(LiveJobTest, SharesTheBytesOfEqualShards) {
   const LiveOptions options = tiny_job(/*devices=*/2, /*steps=*/1);
   const Plan same = uniform_plan(options, {1, 1}, 2);
