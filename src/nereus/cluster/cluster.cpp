@@ -42,7 +42,8 @@ DevicePool all_devices(const Cluster& cluster) {
 
 const LinkSpec& link(const Cluster& cluster, DeviceId from, DeviceId to) {
   if (from == to) return cluster.local;
-  return from.host == to.host ? cluster.in_host : cluster.between_hosts;
+  if (from.host != to.host) return cluster.between_hosts;
+  return is_host_memory(from) || is_host_memory(to) ? cluster.to_host : cluster.in_host;
 }
 
 double speed_share(const HostSpec& host, int active) {
@@ -55,6 +56,11 @@ void verify(const Cluster& cluster) {
     const std::string field = "hosts[" + std::to_string(host) + "]";
     require_positive(field + ".devices", cluster.hosts[host].devices);
     require_positive(field + ".full_speed_devices", cluster.hosts[host].full_speed_devices);
+    require_positive(field + ".nic_bandwidth", cluster.hosts[host].nic_bandwidth);
+    if (cluster.hosts[host].memory < Bytes(0)) {
+      refuse(field + ".memory must be at least 0, not " +
+             std::to_string(cluster.hosts[host].memory.count()));
+    }
   }
   require_positive("device.memory", static_cast<double>(cluster.device.memory.count()));
   require_positive("device.flops", cluster.device.flops);
@@ -62,15 +68,21 @@ void verify(const Cluster& cluster) {
   verify_link("local", cluster.local);
   verify_link("in_host", cluster.in_host);
   verify_link("between_hosts", cluster.between_hosts);
+  verify_link("to_host", cluster.to_host);
 }
 
 void to_json(Json& j, const HostSpec& host) {
-  j = {{"devices", host.devices}, {"full_speed_devices", host.full_speed_devices}};
+  j = {{"devices", host.devices},
+       {"full_speed_devices", host.full_speed_devices},
+       {"memory", host.memory},
+       {"nic_bandwidth", host.nic_bandwidth}};
 }
 
 void from_json(const Json& j, HostSpec& host) {
   host.devices = require<int>(j, "devices", "cluster host");
   host.full_speed_devices = optional(j, "full_speed_devices", double(host.devices), "cluster host");
+  host.memory = optional(j, "memory", Bytes(), "cluster host");
+  host.nic_bandwidth = optional(j, "nic_bandwidth", 0.0, "cluster host");
 }
 
 void to_json(Json& j, const DeviceSpec& device) {
@@ -101,7 +113,8 @@ void to_json(Json& j, const Cluster& cluster) {
        {"device", cluster.device},
        {"local", cluster.local},
        {"in_host", cluster.in_host},
-       {"between_hosts", cluster.between_hosts}};
+       {"between_hosts", cluster.between_hosts},
+       {"to_host", cluster.to_host}};
 }
 
 void from_json(const Json& j, Cluster& cluster) {
@@ -110,6 +123,12 @@ void from_json(const Json& j, Cluster& cluster) {
   cluster.local = require<LinkSpec>(j, "local", "cluster");
   cluster.in_host = require<LinkSpec>(j, "in_host", "cluster");
   cluster.between_hosts = require<LinkSpec>(j, "between_hosts", "cluster");
+  cluster.to_host = optional(j, "to_host", cluster.in_host, "cluster");
+  for (size_t host = 0; host < cluster.hosts.size(); ++host) {
+    if (j["hosts"][host].contains("nic_bandwidth")) continue;
+    cluster.hosts[host].nic_bandwidth =
+        cluster.hosts[host].devices * cluster.between_hosts.bandwidth;
+  }
 }
 
 }  // namespace nereus

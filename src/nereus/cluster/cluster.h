@@ -30,6 +30,8 @@ struct HostSpec {
   // How many devices can run at full speed at once: the number of devices for accelerators, the
   // number of cores for virtual CPU devices (four of them on two cores run at half speed each).
   double full_speed_devices = 0;
+  Bytes memory;              // host RAM that a job may use for parked state; 0: none
+  double nic_bandwidth = 0;  // bytes/s that all its devices together send to other hosts, one way
   bool operator==(const HostSpec&) const = default;
 };
 
@@ -38,23 +40,25 @@ struct Cluster {
   DeviceSpec device;
   LinkSpec local;          // within one device: memory copies
   LinkSpec in_host;        // between devices of a host
-  LinkSpec between_hosts;  // through the NIC
+  LinkSpec between_hosts;  // what one device reaches alone through the NIC
+  LinkSpec to_host;        // between a device and the memory of its host
   bool operator==(const Cluster&) const = default;
 };
 
 // All devices of the cluster.
 DevicePool all_devices(const Cluster& cluster);
-// The link that carries bytes between two devices.
+// The link that carries bytes between two devices, either of which may be the memory of a host.
 const LinkSpec& link(const Cluster& cluster, DeviceId from, DeviceId to);
 // Fraction (0, 1] of peak speed that each of `active` devices of one host reaches at once.
 double speed_share(const HostSpec& host, int active);
 
-// Throws Error(kInvalidInput) naming the field if the cluster has no devices or a rate, capacity or
-// bandwidth is not finite and positive.
+// Throws Error(kInvalidInput) naming the field if the cluster has no devices, a rate, capacity or
+// bandwidth is not finite and positive, or a host's memory is negative.
 void verify(const Cluster& cluster);
 
-// One host of `devices` virtual CPU devices on `cores` physical cores, `memory` each. The rates are
-// starting values of an ordinary server core; calibration corrects them.
+// One host of `devices` virtual CPU devices on `cores` physical cores, `memory` each and as much
+// again for parked state. The rates are starting values of an ordinary server core; calibration
+// corrects them.
 Cluster cpu_cluster(int devices, Bytes memory, int cores);
 // Named clusters: "h200x8", "a100x4", "mi250x8" (PAPER.md clusters 3, 2, 1), `hosts` of each.
 // Throws Error(kInvalidInput) listing the names for any other.
@@ -67,6 +71,8 @@ void from_json(const Json& j, DeviceSpec& device);
 void to_json(Json& j, const LinkSpec& link);
 void from_json(const Json& j, LinkSpec& link);
 void to_json(Json& j, const Cluster& cluster);
+// to_host may be left out (= in_host), a host's memory (0) and nic_bandwidth (each device reaches
+// between_hosts.bandwidth at once) too.
 void from_json(const Json& j, Cluster& cluster);
 
 }  // namespace nereus

@@ -2,13 +2,24 @@
 
 #include <algorithm>
 #include <charconv>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 namespace nereus {
 
+namespace {
+
+constexpr std::string_view kHostMemoryWord = "host";
+
+}  // namespace
+
+bool is_host_memory(DeviceId device) { return device.index == kHostMemory; }
+
 std::string to_string(DeviceId device) {
-  return std::to_string(device.host) + ":" + std::to_string(device.index);
+  const std::string place =
+      is_host_memory(device) ? std::string(kHostMemoryWord) : std::to_string(device.index);
+  return std::to_string(device.host) + ":" + place;
 }
 
 DeviceId parse_device(const std::string& text) {
@@ -16,12 +27,15 @@ DeviceId parse_device(const std::string& text) {
   const char* end = text.data() + text.size();
   const auto host = std::from_chars(text.data(), end, device.host);
   if (host.ec == std::errc() && host.ptr != end && *host.ptr == ':') {
+    if (device.host >= 0 && std::string_view(host.ptr + 1, end) == kHostMemoryWord) {
+      return {device.host, kHostMemory};
+    }
     const auto index = std::from_chars(host.ptr + 1, end, device.index);
     const bool complete = index.ec == std::errc() && index.ptr == end;
     if (complete && device.host >= 0 && device.index >= 0) return device;
   }
   throw Error(ErrorCode::kInvalidInput,
-              "\"" + text + "\" is not a device; write host:index, for example 0:3");
+              "\"" + text + "\" is not a device; write host:index, for example 0:3, or 0:host");
 }
 
 void to_json(Json& j, const DeviceId& device) { j = to_string(device); }

@@ -9,16 +9,20 @@
 
 namespace nereus {
 
-// One accelerator (or virtual CPU device): host number and index on that host. Text form
-// "host:index".
+// The index that stands for the memory of a host, where state can wait.
+inline constexpr int kHostMemory = -1;
+
+// One accelerator (or virtual CPU device): host number and index on that host, text form "0:3"; or
+// the memory of a host, {0, kHostMemory}, "0:host".
 struct DeviceId {
   int host = 0;
   int index = 0;
   auto operator<=>(const DeviceId&) const = default;
 };
 
+bool is_host_memory(DeviceId device);
 std::string to_string(DeviceId device);
-// Throws Error(kInvalidInput) unless text is "host:index" with non-negative numbers.
+// Throws Error(kInvalidInput) unless text is a non-negative number, ":" and another or "host".
 DeviceId parse_device(const std::string& text);
 void to_json(Json& j, const DeviceId& device);
 void from_json(const Json& j, DeviceId& device);

@@ -17,8 +17,14 @@ struct Family {
   std::string class_prefix;
 };
 
+constexpr const char* kMixture = "qwen3_moe";
+
 std::vector<Family> families() {
-  return {{"llama", "Llama"}, {"mistral", "Mistral"}, {"qwen2", "Qwen2"}, {"qwen3", "Qwen3"}};
+  return {{"llama", "Llama"},
+          {"mistral", "Mistral"},
+          {"qwen2", "Qwen2"},
+          {"qwen3", "Qwen3"},
+          {kMixture, "Qwen3Moe"}};
 }
 
 constexpr const char* kLanguageModelClass = "ForCausalLM";
@@ -48,6 +54,12 @@ void refuse_unsupported(const Json& config, const ModelSpec& spec, const std::st
     if (optional(config, key, false, where)) {
       refuse(where, std::string(key) + " true is not supported: only qwen2's q, k, v have biases");
     }
+  }
+  if (spec.num_experts > 0 &&
+      (optional(config, "decoder_sparse_step", 1, where) != 1 ||
+       !optional<std::vector<int>>(config, "mlp_only_layers", {}, where).empty())) {
+    refuse(where,
+           "layers without experts (decoder_sparse_step, mlp_only_layers) are not supported");
   }
   for (const auto& type : optional<std::vector<std::string>>(config, "layer_types", {}, where)) {
     if (type != "full_attention") {
@@ -122,15 +134,28 @@ std::optional<int64_t> parse_id(const Json& config, const char* key, const std::
   return ids.empty() ? std::nullopt : std::optional(ids.front());
 }
 
+void parse_experts(const Json& config, ModelSpec& spec, const std::string& where) {
+  if (spec.model_type != kMixture) return;
+  spec.num_experts = require<int>(config, "num_experts", where);
+  spec.experts_per_token = require<int>(config, "num_experts_per_tok", where);
+  spec.moe_intermediate_size = require<int64_t>(config, "moe_intermediate_size", where);
+}
+
 void verify_sizes(const ModelSpec& spec, const std::string& where) {
-  const std::pair<const char*, int64_t> sizes[] = {{"vocab_size", spec.vocab_size},
-                                                   {"hidden_size", spec.hidden_size},
-                                                   {"intermediate_size", spec.intermediate_size},
-                                                   {"num_hidden_layers", spec.num_layers},
-                                                   {"num_attention_heads", spec.num_heads},
-                                                   {"num_key_value_heads", spec.num_kv_heads},
-                                                   {"head_dim", spec.head_dim},
-                                                   {"max_position_embeddings", spec.max_position}};
+  std::vector<std::pair<const char*, int64_t>> sizes = {
+      {"vocab_size", spec.vocab_size},
+      {"hidden_size", spec.hidden_size},
+      {"intermediate_size", spec.intermediate_size},
+      {"num_hidden_layers", spec.num_layers},
+      {"num_attention_heads", spec.num_heads},
+      {"num_key_value_heads", spec.num_kv_heads},
+      {"head_dim", spec.head_dim},
+      {"max_position_embeddings", spec.max_position}};
+  if (spec.model_type == kMixture) {
+    sizes.insert(sizes.end(), {{"num_experts", spec.num_experts},
+                               {"num_experts_per_tok", spec.experts_per_token},
+                               {"moe_intermediate_size", spec.moe_intermediate_size}});
+  }
   for (const auto& [key, size] : sizes) {
     if (size < 1)
       refuse(where, std::string(key) + " must be at least 1, not " + std::to_string(size));
@@ -139,6 +164,10 @@ void verify_sizes(const ModelSpec& spec, const std::string& where) {
     refuse(where, "num_key_value_heads " + std::to_string(spec.num_kv_heads) +
                       " does not divide num_attention_heads " + std::to_string(spec.num_heads));
   }
+  if (spec.experts_per_token > spec.num_experts) {
+    refuse(where, "num_experts_per_tok " + std::to_string(spec.experts_per_token) +
+                      " is more than num_experts " + std::to_string(spec.num_experts));
+  }
   if (spec.head_dim % 2 != 0) {
     refuse(where, "head_dim " + std::to_string(spec.head_dim) + " must be even for RoPE");
   }
@@ -146,7 +175,7 @@ void verify_sizes(const ModelSpec& spec, const std::string& where) {
 
 // transformers' defaults where a config leaves the key out.
 int default_head_dim(const ModelSpec& spec) {
-  if (spec.model_type == "qwen3") return 128;
+  if (spec.model_type == "qwen3" || spec.model_type == kMixture) return 128;
   return spec.num_heads > 0 ? static_cast<int>(spec.hidden_size / spec.num_heads) : 0;
 }
 
@@ -182,7 +211,8 @@ ModelSpec parse_model_config(const Json& config, const std::string& where) {
   spec.tie_word_embeddings =
       spec.head == Head::kLanguageModel && optional(config, "tie_word_embeddings", false, where);
   spec.qkv_bias = spec.model_type == "qwen2";
-  spec.qk_norm = spec.model_type == "qwen3";
+  spec.qk_norm = spec.model_type == "qwen3" || spec.model_type == kMixture;
+  parse_experts(config, spec, where);
   spec.eos_token_ids = parse_ids(config, "eos_token_id", where);
   spec.bos_token_id = parse_id(config, "bos_token_id", where);
   spec.pad_token_id = parse_id(config, "pad_token_id", where);
@@ -218,6 +248,11 @@ Json to_hf_config(const ModelSpec& spec, DType dtype) {
                  {"sliding_window", nullptr}};
   const auto& eos = spec.eos_token_ids;
   config["eos_token_id"] = eos.empty() ? Json(nullptr) : eos.size() == 1 ? Json(eos[0]) : Json(eos);
+  if (spec.num_experts > 0) {
+    config["num_experts"] = spec.num_experts;
+    config["num_experts_per_tok"] = spec.experts_per_token;
+    config["moe_intermediate_size"] = spec.moe_intermediate_size;
+  }
   if (scalar) {
     config["id2label"] = Json::object({{"0", "LABEL_0"}});
     config["label2id"] = Json::object({{"LABEL_0", 0}});

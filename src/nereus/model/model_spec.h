@@ -28,7 +28,7 @@ struct RopeScaling {
 };
 
 struct ModelSpec {
-  std::string model_type = "llama";  // llama, mistral, qwen2, qwen3
+  std::string model_type = "llama";  // llama, mistral, qwen2, qwen3, qwen3_moe
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;
@@ -42,7 +42,11 @@ struct ModelSpec {
   std::optional<RopeScaling> rope_scaling;
   bool tie_word_embeddings = false;
   bool qkv_bias = false;  // qwen2
-  bool qk_norm = false;   // qwen3
+  bool qk_norm = false;   // qwen3, qwen3_moe
+  // Mixture of experts in every layer (qwen3_moe) in place of the FFN; 0 experts: none.
+  int num_experts = 0;
+  int experts_per_token = 0;
+  int64_t moe_intermediate_size = 0;  // FFN width of one expert
   Head head = Head::kLanguageModel;
   std::vector<int64_t> eos_token_ids;
   std::optional<int64_t> bos_token_id;
@@ -52,12 +56,16 @@ struct ModelSpec {
 
 // Reads a Hugging Face config.json. Throws Error(kInvalidInput) naming `where` for a missing key,
 // an unsupported model_type (listing the supported ones), an unsupported feature (sliding window in
-// use, other RoPE scaling, biases elsewhere, another activation) or impossible sizes.
+// use, other RoPE scaling, biases elsewhere, another activation, layers without experts among
+// those that have them) or impossible sizes.
 ModelSpec parse_model_config(const Json& config, const std::string& where);
 // The inverse: a config.json that transformers loads (LlamaForCausalLM, …).
 Json to_hf_config(const ModelSpec& spec, DType dtype);
 // The critic of an actor: the same body with a scalar head, never tied.
 ModelSpec as_critic(const ModelSpec& actor);
+
+// Throws Error(kInvalidInput) for models that can be planned and moved, but not run: with experts.
+void verify_runnable(const ModelSpec& spec);
 
 // Parameters of the whole model (tied embeddings counted once).
 int64_t parameter_count(const ModelSpec& spec);

@@ -54,6 +54,20 @@ void append_mlp(std::vector<TensorSpec>& list, const ModelSpec& spec, const std:
   list.push_back(cut(prefix + "down_proj.weight", {hidden, ffn}, layer, 1, ffn));
 }
 
+void append_experts(std::vector<TensorSpec>& list, const ModelSpec& spec, const std::string& prefix,
+                    int layer) {
+  const int64_t experts = spec.num_experts, hidden = spec.hidden_size;
+  const int64_t ffn = spec.moe_intermediate_size;
+  const auto append = [&](const char* name, int64_t rows, int64_t columns, int dim) {
+    list.push_back(cut(prefix + "experts." + name, {experts, rows, columns}, layer, dim, ffn));
+    list.back().ep_dim = 0;
+  };
+  list.push_back(replicated(prefix + "gate.weight", {experts, hidden}, layer));  // the router
+  append("gate_proj", ffn, hidden, 1);
+  append("up_proj", ffn, hidden, 1);
+  append("down_proj", hidden, ffn, 2);
+}
+
 }  // namespace
 
 std::vector<TensorSpec> tensors(const ModelSpec& spec) {
@@ -66,7 +80,8 @@ std::vector<TensorSpec> tensors(const ModelSpec& spec) {
     list.push_back(replicated(prefix + "input_layernorm.weight", {hidden}, layer));
     append_attention(list, spec, prefix + "self_attn.", layer);
     list.push_back(replicated(prefix + "post_attention_layernorm.weight", {hidden}, layer));
-    append_mlp(list, spec, prefix + "mlp.", layer);
+    const auto append_ffn = spec.num_experts > 0 ? append_experts : append_mlp;
+    append_ffn(list, spec, prefix + "mlp.", layer);
   }
   list.push_back(replicated("model.norm.weight", {hidden}, kHeadLayer));
   if (spec.head == Head::kScalar) {

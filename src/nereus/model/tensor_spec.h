@@ -24,6 +24,8 @@ struct TensorSpec {
   bool also_on_last_stage = false;
   // A replicated tensor whose gradient is a partial sum on each TP rank (q_norm, k_norm).
   bool partial_gradient = false;
+  // The dimension that counts experts, cut by expert parallelism, or -1.
+  int ep_dim = -1;
   bool operator==(const TensorSpec&) const = default;
 };
 

@@ -9,11 +9,16 @@
 namespace nereus {
 
 std::string to_string(Layout layout) {
-  return "tp" + std::to_string(layout.tp) + "·pp" + std::to_string(layout.pp);
+  std::string text = "tp" + std::to_string(layout.tp) + "·pp" + std::to_string(layout.pp);
+  if (layout.ep > 1) text += "·ep" + std::to_string(layout.ep);
+  if (layout.zero > 1) text += "·zero" + std::to_string(layout.zero);
+  return text;
 }
 
 Rank rank_at(Layout layout, int index) {
-  return {.tp = index % layout.tp, .pp = index / layout.tp};
+  return {.tp = index % layout.tp,
+          .pp = index / layout.tp % layout.pp,
+          .zero = index / layout.tp / layout.pp};
 }
 
 const StagePlan* find(const Plan& plan, ModelStage model_stage) {
@@ -62,6 +67,8 @@ void to_json(Json& j, const StagePlan& stage) {
        {"stage", to_string(stage.model_stage.stage)},
        {"tp", stage.layout.tp},
        {"pp", stage.layout.pp},
+       {"ep", stage.layout.ep},
+       {"zero", stage.layout.zero},
        {"dp", stage.dp()},
        {"units", stage.units},
        {"micro_batch", stage.micro_batch},
@@ -76,6 +83,8 @@ void from_json(const Json& j, StagePlan& stage) {
   const std::string name = "plan stage " + to_string(stage.model_stage);
   stage.layout.tp = require<int>(j, "tp", name);
   stage.layout.pp = require<int>(j, "pp", name);
+  stage.layout.ep = optional(j, "ep", 1, name);
+  stage.layout.zero = optional(j, "zero", 1, name);
   stage.units = require<std::vector<std::vector<DeviceId>>>(j, "units", name);
   stage.micro_batch = optional(j, "micro_batch", 1, name);
   stage.recompute = optional(j, "recompute", false, name);
@@ -83,8 +92,9 @@ void from_json(const Json& j, StagePlan& stage) {
   const int dp = optional(j, "dp", stage.dp(), name);
   if (dp != stage.dp()) {
     throw Error(ErrorCode::kInvalidInput, name + ": dp " + std::to_string(dp) + " but " +
-                                              std::to_string(stage.dp()) +
-                                              " units; leave dp out or list one unit per replica");
+                                              std::to_string(stage.units.size()) + " units of " +
+                                              std::to_string(stage.layout.zero) +
+                                              "; leave dp out or list dp / zero units");
   }
 }
 

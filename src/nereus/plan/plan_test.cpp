@@ -52,8 +52,8 @@ TEST(Plan, TextForPeople) {
 
 TEST(Plan, JsonIsThePublishedFormat) {
   EXPECT_EQ(Json(at(four_devices(), kActorTraining)),
-            Json::parse(R"({"role": "actor", "stage": "training", "tp": 2, "pp": 1, "dp": 2,
-              "units": [["0:0", "0:1"], ["0:2", "0:3"]], "micro_batch": 8, "recompute": true,
+            Json::parse(R"({"role": "actor", "stage": "training", "tp": 2, "pp": 1,
+              "ep": 1, "zero": 1, "dp": 2, "units": [["0:0", "0:1"], ["0:2", "0:3"]], "micro_batch": 8, "recompute": true,
               "offload": false})"));
   const Json j = four_devices();
   ASSERT_TRUE(j.is_object());
@@ -76,7 +76,7 @@ TEST(Plan, JsonErrors) {
     j.get<StagePlan>();
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("actor/training: dp 3 but 2 units"));
+    EXPECT_THAT(error.what(), HasSubstr("actor/training: dp 3 but 2 units of 1"));
   }
   j.erase("dp");
   j["units"] = {{"0:0", "zero"}};

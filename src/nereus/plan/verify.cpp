@@ -35,7 +35,7 @@ std::string objection(const ModelSpec& spec, int tp) {
   if (tp > spec.vocab_size) {
     return name + " is more than the vocabulary of " + std::to_string(spec.vocab_size);
   }
-  if (tp > spec.intermediate_size) {
+  if (spec.num_experts == 0 && tp > spec.intermediate_size) {
     return name + " is more than the FFN width of " + std::to_string(spec.intermediate_size);
   }
   return "";
@@ -51,10 +51,30 @@ std::string listing(const DevicePool& pool) {
   return join(names, ", ");
 }
 
+// Experts are indivisible things that ep groups of tp / ep ranks share out evenly.
+bool suits_experts(const ModelSpec& spec, int tp, int ep) {
+  if (ep < 1 || tp % ep != 0) return false;
+  if (spec.num_experts == 0) return ep == 1;
+  return spec.num_experts % ep == 0 && tp / ep <= spec.moe_intermediate_size;
+}
+
 void verify_layout(const StagePlan& stage, const ModelSpec& spec) {
   const Layout layout = stage.layout;
   if (const std::string problem = objection(spec, layout.tp); !problem.empty()) {
     refuse(stage, problem + "; legal: " + join(legal_tp(spec, spec.num_heads), ", "));
+  }
+  if (!suits_experts(spec, layout.tp, layout.ep)) {
+    refuse(stage, "ep " + std::to_string(layout.ep) + " does not suit " +
+                      std::to_string(spec.num_experts) + " experts of FFN width " +
+                      std::to_string(spec.moe_intermediate_size) + " under tp " +
+                      std::to_string(layout.tp) +
+                      "; legal: " + join(legal_ep(spec, layout.tp), ", "));
+  }
+  const bool training = stage.model_stage.stage == Stage::kTraining;
+  if (layout.zero < 1 || (layout.zero > 1 && !training)) {
+    refuse(stage, "zero " + std::to_string(layout.zero) +
+                      " is not possible; legal: 1, and more in training, which alone has optimizer "
+                      "state");
   }
   if (layout.pp < 1 || layout.pp > spec.num_layers) {
     refuse(stage, "pp " + std::to_string(layout.pp) + " is not possible with " +
@@ -108,6 +128,14 @@ std::vector<int> legal_tp(const ModelSpec& spec, int limit) {
   std::vector<int> legal;
   for (int tp = 1; tp <= std::min(limit, spec.num_heads); ++tp) {
     if (objection(spec, tp).empty()) legal.push_back(tp);
+  }
+  return legal;
+}
+
+std::vector<int> legal_ep(const ModelSpec& spec, int tp) {
+  std::vector<int> legal;
+  for (int ep = 1; ep <= tp; ++ep) {
+    if (suits_experts(spec, tp, ep)) legal.push_back(ep);
   }
   return legal;
 }

@@ -1,6 +1,8 @@
 #include "nereus/state/box.h"
 
 #include <algorithm>
+#include <functional>
+#include <utility>
 
 #include "nereus/base/error.h"
 
@@ -31,6 +33,21 @@ std::optional<Box> intersect(const Box& a, const Box& b) {
     if (common.begin[d] >= common.end[d]) return std::nullopt;
   }
   return common;
+}
+
+std::vector<Box> subtract(const Box& box, const Box& part) {
+  NEREUS_CHECK(contains(box, part), to_string(part) + " is not inside " + to_string(box));
+  std::vector<Box> rest;
+  Box middle = box;
+  for (size_t d = 0; d < box.begin.size(); ++d) {
+    Box before = middle, after = middle;
+    before.end[d] = middle.begin[d] = part.begin[d];
+    after.begin[d] = middle.end[d] = part.end[d];
+    for (Box& slab : {std::ref(before), std::ref(after)}) {
+      if (slab.begin[d] < slab.end[d]) rest.push_back(std::move(slab));
+    }
+  }
+  return rest;
 }
 
 bool contains(const Box& outer, const Box& inner) { return intersect(outer, inner) == inner; }

@@ -7,23 +7,17 @@
 
 namespace nereus {
 
-std::string to_string(StateKind kind) {
-  switch (kind) {
-    case StateKind::kWeights:
-      return "weights";
-    case StateKind::kMaster:
-      return "master";
-    case StateKind::kExpAvg:
-      return "exp_avg";
-    case StateKind::kExpAvgSq:
-      return "exp_avg_sq";
-  }
-  return "?";
-}
-
 Bytes StateSchema::bytes_per_element() const {
   Bytes sum;
   for (const StateComponent& component : components) sum += size_of(component.dtype);
+  return sum;
+}
+
+Bytes StateSchema::bytes_per_element(StatePart part) const {
+  Bytes sum;
+  for (const StateComponent& component : components) {
+    if (part_of(component.kind) == part) sum += size_of(component.dtype);
+  }
   return sum;
 }
 
@@ -50,6 +44,8 @@ void to_json(Json& j, const Emu& emu) {
            {"stage", to_string(emu.model_stage.stage)},
            {"tp", emu.layout.tp},
            {"pp", emu.layout.pp},
+           {"ep", emu.layout.ep},
+           {"zero", emu.layout.zero},
            {"devices", emu.devices}};
 }
 
@@ -57,7 +53,10 @@ void from_json(const Json& j, Emu& emu) {
   const std::string where = "unit";
   emu.model_stage = {parse_role(require<std::string>(j, "role", where)),
                      parse_stage(require<std::string>(j, "stage", where))};
-  emu.layout = {require<int>(j, "tp", where), require<int>(j, "pp", where)};
+  emu.layout = {.tp = require<int>(j, "tp", where),
+                .pp = require<int>(j, "pp", where),
+                .ep = optional(j, "ep", 1, where),
+                .zero = optional(j, "zero", 1, where)};
   emu.devices = require<std::vector<DeviceId>>(j, "devices", where);
 }
 
@@ -75,12 +74,15 @@ int index_of(const Emu& emu, DeviceId device) {
 }
 
 Bytes state_bytes(const StateSchema& schema, Layout layout, int index) {
-  int64_t elements = 0;
+  int64_t bytes = 0;
   for (const TensorSpec& tensor : schema.tensors) {
-    const auto box = shard(tensor, schema.num_layers, layout, rank_at(layout, index));
-    if (box) elements += volume(*box);
+    for (const StateComponent& component : schema.components) {
+      const auto box =
+          shard(tensor, schema.num_layers, layout, rank_at(layout, index), component.kind);
+      if (box) bytes += volume(*box) * size_of(component.dtype).count();
+    }
   }
-  return Bytes(elements * schema.bytes_per_element().count());
+  return Bytes(bytes);
 }
 
 bool same_shards(const Emu& a, const Emu& b, DeviceId device) {

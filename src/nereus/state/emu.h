@@ -1,4 +1,5 @@
-// Elastic Model Units: one replica of one model-stage under one layout on one device group.
+// Elastic Model Units: one complete copy of the logical state of a model-stage, under one layout on
+// one device group.
 #pragma once
 
 #include <compare>
@@ -9,10 +10,6 @@
 #include "nereus/workflow/job_spec.h"
 
 namespace nereus {
-
-// The kinds of logical state a tensor carries.
-enum class StateKind { kWeights, kMaster, kExpAvg, kExpAvgSq };
-std::string to_string(StateKind kind);  // "weights", "master", "exp_avg", "exp_avg_sq"
 
 struct StateComponent {
   StateKind kind = StateKind::kWeights;
@@ -25,7 +22,8 @@ struct StateSchema {
   std::vector<TensorSpec> tensors;
   int num_layers = 0;
   std::vector<StateComponent> components;
-  Bytes bytes_per_element() const;
+  Bytes bytes_per_element() const;                // of all components
+  Bytes bytes_per_element(StatePart part) const;  // of those of one part; may be 0
 };
 
 // Training stages hold weights, an fp32 master copy if weights are half precision, and both Adam
@@ -35,7 +33,7 @@ StateSchema state_schema(const ModelUse& model, ModelStage model_stage);
 struct Emu {
   ModelStage model_stage;
   Layout layout;
-  std::vector<DeviceId> devices;  // in rank order, tp fastest
+  std::vector<DeviceId> devices;  // in rank order; a host's memory is a place to wait
   auto operator<=>(const Emu&) const = default;
   bool operator==(const Emu&) const = default;
 };

@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 #include <tuple>
+#include <utility>
 
 #include "nereus/base/error.h"
 
@@ -11,125 +12,226 @@ namespace nereus {
 
 namespace {
 
-// One rank of a unit and the box of the tensor at hand that it holds.
-struct Holding {
+// A rank of one of the units.
+struct Place {
   int unit = 0;
+  int index = 0;   // in rank order
+  int layout = 0;  // number of the unit's layout among the distinct ones
   DeviceId device;
-  Box box;
+  int number = 0;  // of the device among the distinct ones
 };
 
-// In unit, then rank order.
-std::vector<Holding> holdings(std::span<const Emu> units, const TensorSpec& tensor,
-                              int num_layers) {
-  std::vector<Holding> found;
-  for (size_t u = 0; u < units.size(); ++u) {
-    const Emu& unit = units[u];
-    for (int index = 0; index < unit.layout.devices(); ++index) {
-      auto box = shard(tensor, num_layers, unit.layout, rank_at(unit.layout, index));
-      if (box) found.push_back({static_cast<int>(u), unit.devices[index], *std::move(box)});
-    }
-  }
-  return found;
+// Which boxes of the tensor at hand the places hold: few distinct ones, as replicas are alike.
+struct Held {
+  std::vector<Box> boxes;
+  std::vector<int> box_of;  // by place; -1: nothing
+};
+
+std::vector<int> by_layer(const StateSchema& schema) {
+  std::vector<int> order(schema.tensors.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, [&](int t) { return schema.tensors[t].layer; });
+  return order;
 }
 
-// 0: on the device itself, 1: on its host, 2: elsewhere.
+std::vector<StatePart> parts_of(const StateSchema& schema) {
+  std::vector<StatePart> parts;
+  for (const StatePart part : kStateParts) {
+    if (schema.bytes_per_element(part) > Bytes(0)) parts.push_back(part);
+  }
+  return parts;
+}
+
+// All ranks of a collection of units, in unit, then rank order.
+class Places {
+ public:
+  explicit Places(std::span<const Emu> units) {
+    std::map<DeviceId, int> numbers;
+    for (size_t u = 0; u < units.size(); ++u) {
+      const auto known = std::ranges::find(layouts_, units[u].layout);
+      const auto layout = static_cast<int>(known - layouts_.begin());
+      if (known == layouts_.end()) layouts_.push_back(units[u].layout);
+      for (size_t index = 0; index < units[u].devices.size(); ++index) {
+        const DeviceId device = units[u].devices[index];
+        const int next = static_cast<int>(numbers.size());
+        const int number = numbers.try_emplace(device, next).first->second;
+        all_.push_back({static_cast<int>(u), static_cast<int>(index), layout, device, number});
+      }
+    }
+  }
+
+  const std::vector<Place>& all() const { return all_; }
+
+  Held held(const TensorSpec& tensor, int num_layers, StatePart part, const Holds& holds) const {
+    Held held;
+    std::vector<std::vector<int>> box_of_rank;
+    for (const Layout layout : layouts_) {
+      auto& of_rank = box_of_rank.emplace_back();
+      for (int index = 0; index < layout.devices(); ++index) {
+        of_rank.push_back(number_of(
+            shard(tensor, num_layers, layout, rank_at(layout, index), kind_in(part)), held.boxes));
+      }
+    }
+    for (const Place& place : all_) {
+      const bool there = !holds || holds(place.unit, place.device, tensor.layer);
+      held.box_of.push_back(there ? box_of_rank[place.layout][place.index] : -1);
+    }
+    return held;
+  }
+
+ private:
+  // One of the kinds that the part consists of: all of them are cut alike.
+  static StateKind kind_in(StatePart part) {
+    return part == StatePart::kWeights ? StateKind::kWeights : StateKind::kExpAvg;
+  }
+
+  static int number_of(std::optional<Box> box, std::vector<Box>& boxes) {
+    if (!box) return -1;
+    const auto known = std::ranges::find(boxes, *box);
+    const auto number = static_cast<int>(known - boxes.begin());
+    if (known == boxes.end()) boxes.push_back(*std::move(box));
+    return number;
+  }
+
+  std::vector<Layout> layouts_;
+  std::vector<Place> all_;
+};
+
+// Preference among sources: less is better.
 int distance(DeviceId from, DeviceId to) {
   if (from == to) return 0;
+  if (is_host_memory(from)) return 3;
   return from.host == to.host ? 1 : 2;
+}
+
+std::string no_unit_holds(StatePart part, const TensorSpec& tensor, const Box& box) {
+  return "no unit holds the " + to_string(part) + " of " + tensor.name + " " + to_string(box);
 }
 
 class Resharder {
  public:
-  Resharder(std::span<const Emu> sources, std::span<const Emu> targets, const StateSchema& schema)
-      : sources_(sources), targets_(targets), schema_(schema) {}
+  Resharder(std::span<const Emu> sources, std::span<const Emu> targets, const StateSchema& schema,
+            const Holds& holds)
+      : schema_(schema), holds_(holds), sources_(sources), targets_(targets) {
+    sent_.resize(sources_.all().size());
+  }
 
   ReshardPlan run() {
-    std::vector<int> order(schema_.tensors.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::ranges::stable_sort(order, {}, [&](int t) { return schema_.tensors[t].layer; });
-    for (const int tensor : order) {
-      const TensorSpec& spec = schema_.tensors[tensor];
-      const auto held = holdings(sources_, spec, schema_.num_layers);
-      for (const Holding& target : holdings(targets_, spec, schema_.num_layers)) {
-        cover(tensor, target, held);
-      }
+    const std::vector<StatePart> parts = parts_of(schema_);
+    for (const int tensor : by_layer(schema_)) {
+      for (const StatePart part : parts) fill_targets(tensor, part);
     }
     return std::move(plan_);
   }
 
  private:
-  // Shards of one tensor differ only along its tp_dim: walks along it, taking as long a piece as
-  // the best source there has, but stopping where a nearer one begins.
-  void cover(int tensor, const Holding& target, const std::vector<Holding>& held) {
-    const int cut = std::max(schema_.tensors[tensor].tp_dim, 0);
-    Box rest = target.box;
-    while (rest.begin[cut] < target.box.end[cut]) {
-      const Holding* source = best_source(target.device, rest.begin[cut], cut, held);
-      if (source == nullptr) {
-        throw Error(ErrorCode::kInvalidInput,
-                    "no source unit holds " + schema_.tensors[tensor].name + " " + to_string(rest));
-      }
-      rest.end[cut] = std::min(target.box.end[cut], source->box.end[cut]);
-      for (const Holding& other : held) {
-        const int64_t begin = other.box.begin[cut];
-        if (begin > rest.begin[cut] && begin < rest.end[cut] &&
-            distance(other.device, target.device) < distance(source->device, target.device)) {
-          rest.end[cut] = begin;
-        }
-      }
-      add({tensor, rest, source->unit, source->device, target.unit, target.device});
-      rest.begin[cut] = rest.end[cut];
+  void fill_targets(int tensor, StatePart part) {
+    const TensorSpec& spec = schema_.tensors[tensor];
+    const Held held = sources_.held(spec, schema_.num_layers, part, holds_);
+    const Held wanted = targets_.held(spec, schema_.num_layers, part, {});
+    for (size_t i = 0; i < targets_.all().size(); ++i) {
+      if (wanted.box_of[i] < 0) continue;
+      cover(tensor, part, targets_.all()[i], wanted.boxes[wanted.box_of[i]], held);
     }
   }
 
-  const Holding* best_source(DeviceId to, int64_t position, int cut,
-                             const std::vector<Holding>& held) const {
-    const auto rank = [&](const Holding& h) {
-      return std::tuple(distance(h.device, to), sent(h.device));
+  // Takes from the best source all that it has of the box, then goes on with what is left. As no
+  // nearer source has anything of the box, what is taken is nowhere nearer.
+  void cover(int tensor, StatePart part, const Place& target, const Box& wanted, const Held& held) {
+    std::vector<Box> open{wanted};
+    while (!open.empty()) {
+      const Box box = std::move(open.back());
+      open.pop_back();
+      const int best = best_source(target.device, box, held);
+      if (best < 0) {
+        throw Error(ErrorCode::kInvalidInput, no_unit_holds(part, schema_.tensors[tensor], box));
+      }
+      const Place& source = sources_.all()[best];
+      Box taken = *intersect(box, held.boxes[held.box_of[best]]);
+      const std::vector<Box> left = subtract(box, taken);
+      open.insert(open.end(), left.rbegin(), left.rend());
+      add({part, tensor, std::move(taken), source.unit, source.device, target.unit, target.device},
+          source.number);
+    }
+  }
+
+  // The place that holds some of the box, or -1.
+  int best_source(DeviceId to, const Box& box, const Held& held) const {
+    std::vector<bool> overlaps;
+    for (const Box& other : held.boxes) overlaps.push_back(intersect(box, other).has_value());
+    const auto rank = [&](int place) {
+      const Place& source = sources_.all()[place];
+      return std::tuple(distance(source.device, to), sent_[source.number]);
     };
-    const Holding* best = nullptr;
-    for (const Holding& source : held) {
-      if (position < source.box.begin[cut] || position >= source.box.end[cut]) continue;
-      if (best == nullptr || rank(source) < rank(*best)) best = &source;
+    int best = -1;
+    for (int place = 0; place < static_cast<int>(held.box_of.size()); ++place) {
+      const int number = held.box_of[place];
+      if (number < 0 || !overlaps[number]) continue;
+      if (best < 0 || rank(place) < rank(best)) best = place;
     }
     return best;
   }
 
-  Bytes sent(DeviceId device) const {
-    const auto found = sent_.find(device);
-    return found == sent_.end() ? Bytes() : found->second;
-  }
-
-  void add(Move move) {
-    const Bytes bytes(volume(move.box) * schema_.bytes_per_element().count());
+  void add(Move move, int sender) {
+    const Bytes bytes = bytes_of(move, schema_);
     if (move.from == move.to) {
       plan_.resident += bytes;
     } else {
       plan_.moved += bytes;
-      sent_[move.from] += bytes;
+      sent_[sender] += bytes;
     }
     plan_.moves.push_back(std::move(move));
   }
 
-  std::span<const Emu> sources_;
-  std::span<const Emu> targets_;
   const StateSchema& schema_;
-  std::map<DeviceId, Bytes> sent_;
+  const Holds& holds_;
+  Places sources_;
+  Places targets_;
+  std::vector<Bytes> sent_;  // by device number of the sources
   ReshardPlan plan_;
 };
 
 }  // namespace
 
+Bytes bytes_of(const Move& move, const StateSchema& schema) {
+  return Bytes(volume(move.box) * schema.bytes_per_element(move.part).count());
+}
+
 ReshardPlan reshard(std::span<const Emu> sources, std::span<const Emu> targets,
-                    const StateSchema& schema) {
-  return Resharder(sources, targets, schema).run();
+                    const StateSchema& schema, const Holds& holds) {
+  return Resharder(sources, targets, schema, holds).run();
+}
+
+std::vector<std::string> missing_state(std::span<const Emu> sources, const StateSchema& schema,
+                                       const Holds& holds) {
+  const Places places(sources);
+  std::vector<std::string> sentences;
+  for (const int tensor : by_layer(schema)) {
+    const TensorSpec& spec = schema.tensors[tensor];
+    for (const StatePart part : parts_of(schema)) {
+      const Held held = places.held(spec, schema.num_layers, part, holds);
+      std::vector<Box> rest{whole(spec.shape)};
+      for (int number = 0; number < static_cast<int>(held.boxes.size()); ++number) {
+        if (std::ranges::find(held.box_of, number) == held.box_of.end()) continue;
+        std::vector<Box> left;
+        for (const Box& box : rest) {
+          const auto common = intersect(box, held.boxes[number]);
+          const std::vector<Box> pieces = common ? subtract(box, *common) : std::vector{box};
+          left.insert(left.end(), pieces.begin(), pieces.end());
+        }
+        rest = std::move(left);
+      }
+      for (const Box& box : rest) sentences.push_back(no_unit_holds(part, spec, box));
+    }
+  }
+  return sentences;
 }
 
 std::vector<LinkLoad> link_loads(const ReshardPlan& plan, const StateSchema& schema) {
   std::map<std::pair<DeviceId, DeviceId>, Bytes> by_pair;
   for (const Move& move : plan.moves) {
     if (move.from == move.to) continue;
-    by_pair[{move.from, move.to}] += Bytes(volume(move.box) * schema.bytes_per_element().count());
+    by_pair[{move.from, move.to}] += bytes_of(move, schema);
   }
   std::vector<LinkLoad> loads;
   for (const auto& [pair, bytes] : by_pair) loads.push_back({pair.first, pair.second, bytes});

@@ -45,11 +45,13 @@ Case random_case() {
 }
 
 // The box of a tensor that a unit's device holds, if any.
-std::optional<Box> held(const Case& c, const Emu& unit, DeviceId device, int tensor) {
+std::optional<Box> held(const Case& c, const Emu& unit, DeviceId device, StatePart part,
+                        int tensor) {
   const int index = index_of(unit, device);
   if (index < 0) return std::nullopt;
   return shard(c.schema.tensors[tensor], c.schema.num_layers, unit.layout,
-               rank_at(unit.layout, index));
+               rank_at(unit.layout, index),
+               part == StatePart::kWeights ? StateKind::kWeights : StateKind::kMaster);
 }
 
 // Adds one to every element of `box` in a row-major count of the tensor, in which all boxes have
@@ -67,7 +69,7 @@ void count_elements(const Box& box, const TensorSpec& tensor, std::vector<int>& 
 TEST(Reshard, CoversEveryTargetElementExactlyOnce) {
   EXPECT_TRUE(rc::check([] {
     const Case c = random_case();
-    using Key = std::tuple<int, DeviceId, int>;  // target unit, device, tensor
+    using Key = std::tuple<int, DeviceId, int, StatePart>;  // target unit, device, tensor
     std::map<Key, std::vector<int>> wanted;
     std::map<Key, std::vector<int>> written;
     const auto counts = [&](std::map<Key, std::vector<int>>& table, const Key& key) -> auto& {
@@ -78,15 +80,18 @@ TEST(Reshard, CoversEveryTargetElementExactlyOnce) {
     for (int unit = 0; unit < static_cast<int>(c.targets.size()); ++unit) {
       for (const DeviceId device : c.targets[unit].devices) {
         for (int tensor = 0; tensor < static_cast<int>(c.schema.tensors.size()); ++tensor) {
-          const auto box = held(c, c.targets[unit], device, tensor);
-          if (!box) continue;
-          count_elements(*box, c.schema.tensors[tensor], counts(wanted, {unit, device, tensor}));
+          for (const StatePart part : kStateParts) {
+            const auto box = held(c, c.targets[unit], device, part, tensor);
+            if (!box) continue;
+            count_elements(*box, c.schema.tensors[tensor],
+                           counts(wanted, {unit, device, tensor, part}));
+          }
         }
       }
     }
     for (const Move& move : reshard(c.sources, c.targets, c.schema).moves) {
       count_elements(move.box, c.schema.tensors[move.tensor],
-                     counts(written, {move.target_unit, move.to, move.tensor}));
+                     counts(written, {move.target_unit, move.to, move.tensor, move.part}));
     }
     RC_ASSERT(written == wanted);
   }));
@@ -96,12 +101,13 @@ TEST(Reshard, ReadsOnlyWhatIsThereAndFromTheNearest) {
   EXPECT_TRUE(rc::check([] {
     const Case c = random_case();
     for (const Move& move : reshard(c.sources, c.targets, c.schema).moves) {
-      const auto source = held(c, c.sources.at(move.source_unit), move.from, move.tensor);
+      const auto source =
+          held(c, c.sources.at(move.source_unit), move.from, move.part, move.tensor);
       RC_ASSERT(source.has_value());
       RC_ASSERT(contains(*source, move.box));
       for (const Emu& unit : c.sources) {
         for (const DeviceId device : unit.devices) {
-          const auto other = held(c, unit, device, move.tensor);
+          const auto other = held(c, unit, device, move.part, move.tensor);
           if (!other || !intersect(*other, move.box)) continue;
           RC_ASSERT(device != move.to || move.from == move.to);
           RC_ASSERT(device.host != move.to.host || move.from.host == move.to.host);
@@ -130,8 +136,8 @@ TEST(Reshard, CountsBytesAndIsDeterministic) {
     }
     RC_ASSERT(crossing == plan.moved);
     RC_ASSERT(std::ranges::is_sorted(plan.moves, {}, [&](const Move& move) {
-      return std::tuple(c.schema.tensors[move.tensor].layer, move.tensor, move.target_unit,
-                        index_of(c.targets[move.target_unit], move.to));
+      return std::tuple(c.schema.tensors[move.tensor].layer, move.tensor, move.part,
+                        move.target_unit, index_of(c.targets[move.target_unit], move.to));
     }));
   }));
 }

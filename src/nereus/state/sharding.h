@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "nereus/model/tensor_spec.h"
@@ -9,6 +10,16 @@
 #include "nereus/state/box.h"
 
 namespace nereus {
+
+// The kinds of logical state a tensor carries.
+enum class StateKind { kWeights, kMaster, kExpAvg, kExpAvgSq };
+std::string to_string(StateKind kind);  // "weights", "master", "exp_avg", "exp_avg_sq"
+
+// Kinds of one part are cut alike: master copy and moments are optimizer state.
+enum class StatePart { kWeights, kOptimizer };
+inline constexpr StatePart kStateParts[] = {StatePart::kWeights, StatePart::kOptimizer};
+StatePart part_of(StateKind kind);
+std::string to_string(StatePart part);  // "weights", "optimizer state"
 
 struct LayerRange {
   int begin = 0;
@@ -25,15 +36,22 @@ LayerRange stage_layers(int num_layers, int pp, int pp_rank);
 // balanced cut if tp <= groups, else neighbouring ranks share one group.
 LayerRange tp_groups_of(int64_t groups, int tp, int tp_rank);
 
-// The box of `tensor` that `rank` holds under `layout`, or nothing if the tensor lives on another
-// pipeline stage.
-std::optional<Box> shard(const TensorSpec& tensor, int num_layers, Layout layout, Rank rank);
+// The box of `tensor` that `rank` holds of `kind` under `layout`, or nothing. A pipeline stage
+// holds the tensors of its layers. Of those, tp cuts the groups along tp_dim; tensors of experts
+// are cut along ep_dim into one part for each ep group of tp / ep neighbouring ranks, and along
+// tp_dim within the group. Weights are the same on all zero ranks; optimizer state is the weights'
+// box cut once more, along dimension 0 into zero balanced parts, of which some may be empty:
+// nothing.
+std::optional<Box> shard(const TensorSpec& tensor, int num_layers, Layout layout, Rank rank,
+                         StateKind kind = StateKind::kWeights);
 
 // The ranks of one unit that hold exactly the same box as `rank` does, in rank order, `rank`
-// included: one rank for a cut tensor, several for replicated ones, shared KV heads and tied
-// embeddings.
-std::vector<Rank> holders(const TensorSpec& tensor, int num_layers, Layout layout, Rank rank);
+// included: one rank for a cut tensor, several for replicated ones, shared KV heads, tied
+// embeddings and weights under ZeRO.
+std::vector<Rank> holders(const TensorSpec& tensor, int num_layers, Layout layout, Rank rank,
+                          StateKind kind = StateKind::kWeights);
 // True on the first of holders(): counts each logical element exactly once over a unit.
-bool is_primary(const TensorSpec& tensor, int num_layers, Layout layout, Rank rank);
+bool is_primary(const TensorSpec& tensor, int num_layers, Layout layout, Rank rank,
+                StateKind kind = StateKind::kWeights);
 
 }  // namespace nereus
