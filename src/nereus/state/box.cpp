@@ -35,6 +35,15 @@ std::optional<Box> intersect(const Box& a, const Box& b) {
   return common;
 }
 
+int64_t common_volume(const Box& a, const Box& b) {
+  int64_t product = 1;
+  for (size_t d = 0; d < a.begin.size(); ++d) {
+    const int64_t begin = std::max(a.begin[d], b.begin[d]);
+    product *= std::max<int64_t>(0, std::min(a.end[d], b.end[d]) - begin);
+  }
+  return product;
+}
+
 std::vector<Box> subtract(const Box& box, const Box& part) {
   NEREUS_CHECK(contains(box, part), to_string(part) + " is not inside " + to_string(box));
   std::vector<Box> rest;

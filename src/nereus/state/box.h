@@ -24,6 +24,7 @@ std::optional<Box> intersect(const Box& a, const Box& b);
 // The rest of `box` without `part`, in disjoint boxes, cut along the first dimensions first so that
 // they are long runs in memory. Requires contains(box, part).
 std::vector<Box> subtract(const Box& box, const Box& part);
+int64_t common_volume(const Box& a, const Box& b);  // of their intersection, or 0
 bool contains(const Box& outer, const Box& inner);
 // `inner` in coordinates whose origin is outer.begin. Requires contains(outer, inner).
 Box relative_to(const Box& inner, const Box& outer);

@@ -1,6 +1,7 @@
 #include "nereus/state/box.h"
 
 #include <gtest/gtest.h>
+#include <rapidcheck.h>
 
 #include "nereus/base/error.h"
 
@@ -27,6 +28,39 @@ TEST(Box, IntersectsOnlyWhereBothAre) {
 TEST(Box, ShiftsIntoAnOuterBox) {
   EXPECT_EQ(relative_to({{5, 2}, {6, 4}}, {{4, 2}, {8, 4}}), (Box{{1, 0}, {2, 2}}));
   EXPECT_THROW(relative_to({{3, 2}, {6, 4}}, {{4, 2}, {8, 4}}), Error);
+}
+
+Box random_box(const std::vector<int64_t>& shape) {
+  Box box = whole(shape);
+  for (size_t d = 0; d < shape.size(); ++d) {
+    box.begin[d] = *rc::gen::inRange<int64_t>(0, shape[d]);
+    box.end[d] = *rc::gen::inRange<int64_t>(box.begin[d] + 1, shape[d] + 1);
+  }
+  return box;
+}
+
+TEST(Box, SubtractLeavesDisjointPiecesOfTheRest) {
+  EXPECT_TRUE(rc::check([] {
+    const std::vector<int64_t> shape(*rc::gen::inRange<size_t>(1, 4), 5);
+    const Box box = random_box(shape), other = random_box(shape);
+    const auto part = intersect(box, other);
+    RC_ASSERT(common_volume(box, other) == (part ? volume(*part) : 0));
+    if (!part) return;
+    std::vector<Box> pieces = subtract(box, *part);
+    pieces.push_back(*part);
+    int64_t sum = 0;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      RC_ASSERT(contains(box, pieces[i]));
+      sum += volume(pieces[i]);
+      for (size_t k = 0; k < i; ++k) RC_ASSERT(!intersect(pieces[i], pieces[k]));
+    }
+    RC_ASSERT(sum == volume(box));
+  }));
+}
+
+TEST(Box, SubtractCutsLongRuns) {
+  EXPECT_EQ(subtract({{0, 0}, {4, 4}}, {{1, 2}, {3, 4}}),
+            (std::vector<Box>{{{0, 0}, {1, 4}}, {{3, 0}, {4, 4}}, {{1, 0}, {3, 2}}}));
 }
 
 }  // namespace

@@ -68,8 +68,9 @@ class Places {
     for (const Layout layout : layouts_) {
       auto& of_rank = box_of_rank.emplace_back();
       for (int index = 0; index < layout.devices(); ++index) {
-        of_rank.push_back(number_of(
-            shard(tensor, num_layers, layout, rank_at(layout, index), kind_in(part)), held.boxes));
+        const Rank rank = rank_at(layout, index);
+        const bool here = lives_on(tensor, num_layers, layout.pp, rank.pp);
+        of_rank.push_back(here ? number_of(cut(tensor, layout, rank, part), held.boxes) : -1);
       }
     }
     for (const Place& place : all_) {
@@ -80,11 +81,6 @@ class Places {
   }
 
  private:
-  // One of the kinds that the part consists of: all of them are cut alike.
-  static StateKind kind_in(StatePart part) {
-    return part == StatePart::kWeights ? StateKind::kWeights : StateKind::kExpAvg;
-  }
-
   static int number_of(std::optional<Box> box, std::vector<Box>& boxes) {
     if (!box) return -1;
     const auto known = std::ranges::find(boxes, *box);
@@ -158,7 +154,7 @@ class Resharder {
   // The place that holds some of the box, or -1.
   int best_source(DeviceId to, const Box& box, const Held& held) const {
     std::vector<bool> overlaps;
-    for (const Box& other : held.boxes) overlaps.push_back(intersect(box, other).has_value());
+    for (const Box& other : held.boxes) overlaps.push_back(common_volume(box, other) > 0);
     const auto rank = [&](int place) {
       const Place& source = sources_.all()[place];
       return std::tuple(distance(source.device, to), sent_[source.number]);

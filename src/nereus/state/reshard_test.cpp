@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -14,6 +16,7 @@
 namespace nereus {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
@@ -27,17 +30,17 @@ struct Case {
 
 // The sources may mix layouts, as they do half-way through a transition.
 Case random_case() {
-  const ModelUse model = testing::random_model();
+  const ModelUse model = testing::random_model(true);
   const auto pool = testing::devices_on_hosts_of_four(testing::pick_between(2, 16));
   const ModelStage from = testing::pick({kActorTraining, {Role::kActor, Stage::kGeneration}});
   Case c{state_schema(model, kActorTraining),
          {},
-         units_of(testing::random_stage(model.spec, kActorTraining, testing::shuffled(pool)))};
+         units_of(testing::random_stage(model.spec, kActorTraining, testing::shuffled(pool), 3))};
   const auto devices = testing::shuffled(pool);
   const auto middle = devices.begin() + testing::pick_between(1, static_cast<int>(pool.size()) - 1);
   for (const std::vector<DeviceId>& part :
        {std::vector(devices.begin(), middle), std::vector(middle, devices.end())}) {
-    for (Emu& unit : units_of(testing::random_stage(model.spec, from, part))) {
+    for (Emu& unit : units_of(testing::random_stage(model.spec, from, part, 3))) {
       c.sources.push_back(std::move(unit));
     }
   }
@@ -54,14 +57,14 @@ std::optional<Box> held(const Case& c, const Emu& unit, DeviceId device, StatePa
                part == StatePart::kWeights ? StateKind::kWeights : StateKind::kMaster);
 }
 
-// Adds one to every element of `box` in a row-major count of the tensor, in which all boxes have
-// one or two dimensions.
+// Adds one to every element of `box` in a row-major count of the tensor.
 void count_elements(const Box& box, const TensorSpec& tensor, std::vector<int>& counts) {
-  const int64_t columns = tensor.shape.size() == 2 ? tensor.shape[1] : 1;
-  const int64_t first = tensor.shape.size() == 2 ? box.begin[1] : 0;
-  const int64_t last = tensor.shape.size() == 2 ? box.end[1] : 1;
-  for (int64_t row = box.begin[0]; row < box.end[0]; ++row) {
-    for (int64_t column = first; column < last; ++column) ++counts[row * columns + column];
+  std::vector<int64_t> at = box.begin;
+  for (int64_t left = volume(box); left > 0; --left) {
+    int64_t offset = 0;
+    for (size_t d = 0; d < at.size(); ++d) offset = offset * tensor.shape[d] + at[d];
+    ++counts[offset];
+    for (size_t d = at.size(); d-- > 0 && ++at[d] == box.end[d];) at[d] = box.begin[d];
   }
 }
 
@@ -159,6 +162,80 @@ TEST(Reshard, TakesWholeShardsInOneMove) {
   const EmuCollection targets{{kActorTraining, {2, 1}, {{0, 0}, {0, 1}}}};
   // 0:0 keeps rows 0-1 and gets 2-3; 0:1 needs rows 4-7, of which it has none.
   EXPECT_THAT(reshard(sources, targets, schema).moves, SizeIs(4));
+}
+
+// Rows from one, columns from the other: neither walk along one dimension would do.
+TEST(Reshard, CoversBoxesCutInTwoDimensions) {
+  const StateSchema schema{
+      {{"o_proj", {8, 8}, 0, 1, 8}}, 1, {{StateKind::kExpAvg, DType::kFloat32}}};
+  const EmuCollection sources{{kActorTraining, {.zero = 2}, {{0, 0}, {0, 1}}}};
+  const EmuCollection targets{{kActorTraining, {.tp = 2}, {{0, 0}, {0, 1}}}};
+  const ReshardPlan plan = reshard(sources, targets, schema);
+  EXPECT_THAT(plan.moves, SizeIs(4));
+  EXPECT_EQ(plan.resident, Bytes(2 * 16 * 4));
+  EXPECT_EQ(plan.moved, Bytes(2 * 16 * 4));
+}
+
+TEST(Reshard, PrefersAnyDeviceToHostMemory) {
+  const StateSchema schema{{{"w", {4}, 0}}, 1, {{}}};
+  const EmuCollection sources{{kActorTraining, {}, {{0, kHostMemory}}},
+                              {kActorTraining, {}, {{1, 0}}}};
+  const EmuCollection targets{{kActorTraining, {}, {{0, 0}}}};
+  const auto from = [&](const EmuCollection& units) {
+    return reshard(units, targets, schema).moves.at(0).from;
+  };
+  EXPECT_EQ(from(sources), (DeviceId{1, 0}));
+  EXPECT_EQ(from({sources[0]}), (DeviceId{0, kHostMemory}));
+}
+
+TEST(Reshard, ReadsOnlyLayersThatAreHeld) {
+  const StateSchema schema{{{"a", {4}, 0}, {"b", {4}, 1}}, 2, {{}}};
+  const EmuCollection sources{{kActorTraining, {}, {{0, 0}}}, {kActorTraining, {}, {{0, 1}}}};
+  const EmuCollection targets{{kActorTraining, {}, {{0, 0}}}};
+  const Holds holds = [](int unit, DeviceId /*device*/, int layer) { return unit == layer; };
+  const ReshardPlan plan = reshard(sources, targets, schema, holds);
+  ASSERT_THAT(plan.moves, SizeIs(2));
+  EXPECT_EQ(plan.moves[0].source_unit, 0);
+  EXPECT_EQ(plan.moves[1].source_unit, 1);
+}
+
+TEST(MissingState, NamesPartTensorAndBox) {
+  const StateSchema schema = {
+      {{"a", {4}, 0}, {"b", {4, 2}, 1, 0, 4}},
+      2,
+      {{StateKind::kWeights, DType::kFloat32}, {StateKind::kExpAvg, DType::kFloat32}}};
+  const EmuCollection sources{
+      {kActorTraining, {.tp = 2, .zero = 2}, {{0, 0}, {0, 1}, {0, 2}, {0, 3}}}};
+  EXPECT_TRUE(missing_state(sources, schema).empty());
+  const Holds without_3 = [](int /*unit*/, DeviceId device, int /*layer*/) {
+    return device.index != 3;
+  };
+  EXPECT_THAT(missing_state(sources, schema, without_3),
+              ElementsAre("no unit holds the optimizer state of b [3:4, 0:2]"));
+}
+
+// After random losses, reshard() succeeds exactly if nothing is missing.
+TEST(MissingState, IsWhatReshardCannotCover) {
+  EXPECT_TRUE(rc::check([] {
+    Case c = random_case();
+    c.targets = {{kActorTraining, {}, {{9, 0}}}};
+    std::set<std::tuple<int, DeviceId, int>> lost;
+    for (int i = testing::pick_between(0, 20); i > 0; --i) {
+      const int unit = testing::pick_between(0, static_cast<int>(c.sources.size()) - 1);
+      const DeviceId device = *rc::gen::elementOf(c.sources[unit].devices);
+      lost.emplace(unit, device, testing::pick_between(-1, c.schema.num_layers - 1));
+    }
+    const Holds holds = [&](int unit, DeviceId device, int layer) {
+      return !lost.contains({unit, device, layer});
+    };
+    bool covered = true;
+    try {
+      reshard(c.sources, c.targets, c.schema, holds);
+    } catch (const Error&) {
+      covered = false;
+    }
+    RC_ASSERT(covered == missing_state(c.sources, c.schema, holds).empty());
+  }));
 }
 
 TEST(Reshard, NamesWhatNoSourceHolds) {

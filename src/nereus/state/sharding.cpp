@@ -46,18 +46,28 @@ LayerRange tp_groups_of(int64_t groups, int tp, int tp_rank) {
   return {begin, static_cast<int>(groups * (tp_rank + 1) / tp)};
 }
 
-namespace {
+int num_chunks(int num_layers) { return num_layers + 2; }
 
-bool lives_on(const TensorSpec& tensor, int num_layers, int pp, int pp_rank) {
-  const bool on_first = pp_rank == 0;
-  const bool on_last = pp_rank == pp - 1;
-  if (tensor.layer == kEmbeddingLayer) return on_first || (tensor.also_on_last_stage && on_last);
-  if (tensor.layer == kHeadLayer) return on_last;
-  const LayerRange layers = stage_layers(num_layers, pp, pp_rank);
-  return layers.begin <= tensor.layer && tensor.layer < layers.end;
+int chunk_of(const TensorSpec& tensor, int num_layers) {
+  return std::min(tensor.layer, num_layers) + 1;
 }
 
-void cut(Box& box, int dim, LayerRange groups, int64_t group) {
+LayerRange stage_chunks(int num_layers, int pp, int pp_rank) {
+  const LayerRange layers = stage_layers(num_layers, pp, pp_rank);
+  return {pp_rank == 0 ? 0 : layers.begin + 1,
+          pp_rank == pp - 1 ? num_chunks(num_layers) : layers.end + 1};
+}
+
+bool lives_on(const TensorSpec& tensor, int num_layers, int pp, int pp_rank) {
+  if (tensor.also_on_last_stage && pp_rank == pp - 1) return true;
+  const LayerRange chunks = stage_chunks(num_layers, pp, pp_rank);
+  const int chunk = chunk_of(tensor, num_layers);
+  return chunks.begin <= chunk && chunk < chunks.end;
+}
+
+namespace {
+
+void keep_groups(Box& box, int dim, LayerRange groups, int64_t group) {
   box.begin[dim] = groups.begin * group;
   box.end[dim] = groups.end * group;
 }
@@ -71,27 +81,31 @@ std::optional<Box> zero_part(Box box, Layout layout, Rank rank) {
 
 }  // namespace
 
-std::optional<Box> shard(const TensorSpec& tensor, int num_layers, Layout layout, Rank rank,
-                         StateKind kind) {
-  if (!lives_on(tensor, num_layers, layout.pp, rank.pp)) return std::nullopt;
+std::optional<Box> cut(const TensorSpec& tensor, Layout layout, Rank rank, StatePart part) {
   Box box = whole(tensor.shape);
-  const int inside = layout.tp / layout.ep;  // ranks that share the experts of one ep group
+  int ranks = layout.tp, own = rank.tp;  // that share tp_dim
   if (tensor.ep_dim >= 0) {
-    cut(box, tensor.ep_dim, tp_groups_of(tensor.shape[tensor.ep_dim], layout.ep, rank.tp / inside),
-        1);
+    ranks = layout.tp / layout.ep;
+    own = rank.tp % ranks;
+    const int64_t experts = tensor.shape[tensor.ep_dim];
+    keep_groups(box, tensor.ep_dim, tp_groups_of(experts, layout.ep, rank.tp / ranks), 1);
   }
   if (tensor.tp_dim >= 0) {
     const int64_t size = tensor.shape[tensor.tp_dim];
     NEREUS_CHECK(size % tensor.tp_groups == 0, tensor.name + ": " +
                                                    std::to_string(tensor.tp_groups) +
                                                    " groups do not divide " + std::to_string(size));
-    const bool expert = tensor.ep_dim >= 0;
-    const LayerRange groups = tp_groups_of(tensor.tp_groups, expert ? inside : layout.tp,
-                                           expert ? rank.tp % inside : rank.tp);
-    cut(box, tensor.tp_dim, groups, size / tensor.tp_groups);
+    keep_groups(box, tensor.tp_dim, tp_groups_of(tensor.tp_groups, ranks, own),
+                size / tensor.tp_groups);
   }
-  if (part_of(kind) == StatePart::kOptimizer) return zero_part(std::move(box), layout, rank);
+  if (part == StatePart::kOptimizer) return zero_part(std::move(box), layout, rank);
   return box;
+}
+
+std::optional<Box> shard(const TensorSpec& tensor, int num_layers, Layout layout, Rank rank,
+                         StateKind kind) {
+  if (!lives_on(tensor, num_layers, layout.pp, rank.pp)) return std::nullopt;
+  return cut(tensor, layout, rank, part_of(kind));
 }
 
 std::vector<Rank> holders(const TensorSpec& tensor, int num_layers, Layout layout, Rank rank,

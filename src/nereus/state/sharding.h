@@ -32,16 +32,27 @@ struct LayerRange {
 // final norm and the head.
 LayerRange stage_layers(int num_layers, int pp, int pp_rank);
 
+// A model in pieces that move one after the other. Chunk 0 is the embedding, 1 … num_layers are the
+// blocks, num_layers + 1 is the head.
+int num_chunks(int num_layers);
+int chunk_of(const TensorSpec& tensor, int num_layers);
+// The chunks of a pipeline stage: stage_layers() and the ends. A tied embedding lives on the last
+// stage too.
+LayerRange stage_chunks(int num_layers, int pp, int pp_rank);
+bool lives_on(const TensorSpec& tensor, int num_layers, int pp, int pp_rank);
+
 // The half-open range of groups that `tp_rank` of `tp` holds of `groups` indivisible groups:
 // balanced cut if tp <= groups, else neighbouring ranks share one group.
 LayerRange tp_groups_of(int64_t groups, int tp, int tp_rank);
 
-// The box of `tensor` that `rank` holds of `kind` under `layout`, or nothing. A pipeline stage
-// holds the tensors of its layers. Of those, tp cuts the groups along tp_dim; tensors of experts
+// The box of `tensor` that `rank` holds of a part of the state under `layout`, on whichever
+// pipeline stage the tensor lives, or nothing. tp cuts the groups along tp_dim; tensors of experts
 // are cut along ep_dim into one part for each ep group of tp / ep neighbouring ranks, and along
 // tp_dim within the group. Weights are the same on all zero ranks; optimizer state is the weights'
 // box cut once more, along dimension 0 into zero balanced parts, of which some may be empty:
 // nothing.
+std::optional<Box> cut(const TensorSpec& tensor, Layout layout, Rank rank, StatePart part);
+// What `rank` holds of a kind of state: the same, or nothing if the tensor lives on another stage.
 std::optional<Box> shard(const TensorSpec& tensor, int num_layers, Layout layout, Rank rank,
                          StateKind kind = StateKind::kWeights);
 
