@@ -19,27 +19,42 @@ bool cut_alike(const TensorSpec& a, const TensorSpec& b) {
 // pipeline stage that holds it.
 struct Cuts {
   std::vector<Box> weights;
-  std::vector<std::optional<Box>> optimizer;
+  std::vector<std::optional<Box>> optimizer;  // empty if no rank's differs from its weights
 };
 
 Cuts cuts_of(const TensorSpec& tensor, Layout layout) {
   Cuts cuts;
+  cuts.weights.reserve(static_cast<size_t>(layout.zero) * layout.tp);
   for (int zero = 0; zero < layout.zero; ++zero) {
     for (int tp = 0; tp < layout.tp; ++tp) {
       const Rank rank{.tp = tp, .zero = zero};
       cuts.weights.push_back(*cut(tensor, layout, rank, StatePart::kWeights));
+      if (layout.zero == 1) continue;
       cuts.optimizer.push_back(cut(tensor, layout, rank, StatePart::kOptimizer));
     }
   }
   return cuts;
 }
 
-int place_of(Layout layout, Rank rank) { return rank.zero * layout.tp + rank.tp; }
+const Box* optimizer_box(const Cuts& cuts, int place) {
+  if (cuts.optimizer.empty()) return &cuts.weights[place];
+  return cuts.optimizer[place] ? &*cuts.optimizer[place] : nullptr;
+}
 
-std::vector<LayerRange> all_stage_chunks(int num_layers, int pp) {
-  std::vector<LayerRange> chunks;
-  for (int rank = 0; rank < pp; ++rank) chunks.push_back(stage_chunks(num_layers, pp, rank));
-  return chunks;
+// Where a rank is found in Cuts, and the chunks of its pipeline stage.
+struct Place {
+  int cut = 0;
+  LayerRange chunks;
+};
+
+std::vector<Place> places_of(Layout layout, int num_layers) {
+  std::vector<Place> places;
+  for (int index = 0; index < layout.devices(); ++index) {
+    const Rank rank = rank_at(layout, index);
+    places.push_back(
+        {rank.zero * layout.tp + rank.tp, stage_chunks(num_layers, layout.pp, rank.pp)});
+  }
+  return places;
 }
 
 // How many tensors of the group live both on a stage with chunks `a` and on one with chunks `b`. A
@@ -56,10 +71,11 @@ int count_common(const SchemaSummary::Group& group, LayerRange a, LayerRange b) 
   return begin < end ? group.before[end] - group.before[begin] : 0;
 }
 
-// Bytes of one tensor of a group that place `a` and place `b` have in common.
+// Bytes of one tensor of a group that cut `a` of one layout and cut `b` of another have in common.
 int64_t common_bytes(const SchemaSummary& summary, const Cuts& from, int a, const Cuts& to, int b) {
   const int64_t weights = common_volume(from.weights[a], to.weights[b]);
-  const auto &mine = from.optimizer[a], &other = to.optimizer[b];
+  if (weights == 0) return 0;
+  const Box *mine = optimizer_box(from, a), *other = optimizer_box(to, b);
   const int64_t optimizer = mine && other ? common_volume(*mine, *other) : 0;
   return weights * summary.weight_bytes.count() + optimizer * summary.optimizer_bytes.count();
 }
@@ -89,40 +105,35 @@ OverlapTable::OverlapTable(const SchemaSummary& summary, Layout from, Layout to)
     : from_ranks_(from.devices()),
       rank_bytes_(static_cast<size_t>(to.devices())),
       common_(rank_bytes_.size() * static_cast<size_t>(from_ranks_)) {
-  const auto from_chunks = all_stage_chunks(summary.num_layers, from.pp);
-  const auto to_chunks = all_stage_chunks(summary.num_layers, to.pp);
+  const auto sources = places_of(from, summary.num_layers);
+  const auto targets = places_of(to, summary.num_layers);
   for (const SchemaSummary::Group& group : summary.groups) {
     const Cuts from_cuts = cuts_of(group.like, from);
     const Cuts to_cuts = cuts_of(group.like, to);
-    for (int t = 0; t < to.devices(); ++t) {
-      const Rank to_rank = rank_at(to, t);
-      const LayerRange chunks = to_chunks[to_rank.pp];
-      const int place = place_of(to, to_rank);
+    auto common = common_.begin();
+    for (size_t t = 0; t < targets.size(); ++t) {
+      const auto [to_cut, chunks] = targets[t];
       rank_bytes_[t] += Bytes(count_common(group, chunks, chunks) *
-                              common_bytes(summary, to_cuts, place, to_cuts, place));
-      for (int f = 0; f < from_ranks_; ++f) {
-        const Rank from_rank = rank_at(from, f);
-        const int count = count_common(group, from_chunks[from_rank.pp], chunks);
-        if (count == 0) continue;
-        common_[t * from_ranks_ + f] += Bytes(
-            count * common_bytes(summary, from_cuts, place_of(from, from_rank), to_cuts, place));
+                              common_bytes(summary, to_cuts, to_cut, to_cuts, to_cut));
+      for (const Place& source : sources) {
+        const int count = count_common(group, source.chunks, chunks);
+        const int64_t each =
+            count > 0 ? common_bytes(summary, from_cuts, source.cut, to_cuts, to_cut) : 0;
+        *common++ += Bytes(count * each);
       }
     }
   }
 }
 
 std::vector<Bytes> layer_bytes(const SchemaSummary& summary, Layout layout, int index) {
-  const Rank rank = rank_at(layout, index);
-  const int place = place_of(layout, rank);
-  const LayerRange held = stage_chunks(summary.num_layers, layout.pp, rank.pp);
+  const auto [own, held] = places_of(layout, summary.num_layers)[index];
   std::vector<Bytes> bytes(static_cast<size_t>(num_chunks(summary.num_layers)));
   for (const SchemaSummary::Group& group : summary.groups) {
     const Cuts cuts = cuts_of(group.like, layout);
-    const int64_t each = common_bytes(summary, cuts, place, cuts, place);
+    const int64_t each = common_bytes(summary, cuts, own, cuts, own);
     for (int chunk = 0; chunk < static_cast<int>(bytes.size()); ++chunk) {
       if (group.before[chunk] == group.before[chunk + 1]) continue;  // none of them is there
-      const int count = count_common(group, held, {chunk, chunk + 1});
-      bytes[chunk] += Bytes(count * each);
+      bytes[chunk] += Bytes(count_common(group, held, {chunk, chunk + 1}) * each);
     }
   }
   return bytes;
