@@ -29,6 +29,10 @@ TEST(Cluster, DevicesAndLinks) {
   EXPECT_EQ(link(cluster, {0, 1}, {0, 1}), cluster.local);
   EXPECT_EQ(link(cluster, {0, 1}, {0, 2}), cluster.in_host);
   EXPECT_EQ(link(cluster, {0, 1}, {1, 1}), cluster.between_hosts);
+  EXPECT_EQ(link(cluster, {0, 1}, {0, kHostMemory}), cluster.to_host);
+  EXPECT_EQ(link(cluster, {0, kHostMemory}, {0, 1}), cluster.to_host);
+  EXPECT_EQ(link(cluster, {0, kHostMemory}, {0, kHostMemory}), cluster.local);
+  EXPECT_EQ(link(cluster, {0, kHostMemory}, {1, 1}), cluster.between_hosts);
 }
 
 TEST(Cluster, VirtualDevicesShareCores) {
@@ -51,6 +55,21 @@ TEST(Cluster, NamedClustersAreValidAndRoundTrip) {
   EXPECT_THAT(message_of([] { named_cluster("h200x8", 0); }), HasSubstr("at least 1 host, not 0"));
 }
 
+TEST(Cluster, JsonMayOmitWhatFollowsFromTheRest) {
+  const Cluster cluster = named_cluster("a100x4", 2);
+  Json j = cluster;
+  j.erase("to_host");
+  for (Json& host : j["hosts"]) {
+    host.erase("memory");
+    host.erase("nic_bandwidth");
+  }
+  const Cluster read = j.get<Cluster>();
+  EXPECT_EQ(read.to_host, cluster.in_host);
+  EXPECT_EQ(read.hosts[1].memory, Bytes(0));
+  EXPECT_EQ(read.hosts[1].nic_bandwidth, 4 * 12.5e9);
+  EXPECT_NO_THROW(verify(read));
+}
+
 TEST(Cluster, VerifyNamesTheField) {
   const Cluster good = cpu_cluster(2, Bytes(1 << 20), 2);
   EXPECT_NO_THROW(verify(good));
@@ -63,6 +82,11 @@ TEST(Cluster, VerifyNamesTheField) {
   EXPECT_THAT(refusal([](Cluster& c) { c.hosts[0].devices = 0; }), HasSubstr("hosts[0].devices"));
   EXPECT_THAT(refusal([](Cluster& c) { c.hosts[0].full_speed_devices = 0; }),
               HasSubstr("hosts[0].full_speed_devices"));
+  EXPECT_THAT(refusal([](Cluster& c) { c.hosts[0].nic_bandwidth = 0; }),
+              HasSubstr("hosts[0].nic_bandwidth"));
+  EXPECT_THAT(refusal([](Cluster& c) { c.hosts[0].memory = Bytes(-1); }),
+              HasSubstr("hosts[0].memory must be at least 0, not -1"));
+  EXPECT_THAT(refusal([](Cluster& c) { c.to_host.bandwidth = 0; }), HasSubstr("to_host.bandwidth"));
   EXPECT_THAT(refusal([](Cluster& c) { c.device.memory = Bytes(-5); }),
               HasSubstr("device.memory must be finite and positive, not -5"));
   EXPECT_THAT(refusal([](Cluster& c) { c.device.flops = std::numeric_limits<double>::infinity(); }),

@@ -16,9 +16,17 @@ TEST(Device, TextAndJson) {
   EXPECT_EQ(Json(device).get<DeviceId>(), device);
 }
 
+TEST(Device, TheMemoryOfAHost) {
+  const DeviceId memory{12, kHostMemory};
+  EXPECT_TRUE(is_host_memory(memory));
+  EXPECT_FALSE(is_host_memory({12, 0}));
+  EXPECT_EQ(to_string(memory), "12:host");
+  EXPECT_EQ(Json(memory).get<DeviceId>(), memory);
+}
+
 TEST(Device, RefusesAnythingElse) {
   for (const char* text : {"", "3", "0:", ":1", "0:1:2", "-1:0", "0:-1", "a:b", "0:1 ", " 0:1",
-                           "0,1", "99999999999:0"}) {
+                           "0,1", "99999999999:0", "host", "-1:host", "0:hosts", "0:-1"}) {
     EXPECT_THROW(parse_device(text), Error) << text;
   }
   EXPECT_THROW(Json(3).get<DeviceId>(), Error);

@@ -40,6 +40,14 @@ const char* const kQwen3 = R"({"architectures": ["Qwen3ForCausalLM"], "attention
   "num_hidden_layers": 28, "num_key_value_heads": 8, "rms_norm_eps": 1e-06, "rope_scaling": null,
   "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": true,
   "use_sliding_window": false, "vocab_size": 151936})";
+const char* const kQwen3Moe = R"({"architectures": ["Qwen3MoeForCausalLM"], "attention_bias": false,
+  "bos_token_id": 151643, "decoder_sparse_step": 1, "eos_token_id": 151645, "head_dim": 128,
+  "hidden_act": "silu", "hidden_size": 2048, "intermediate_size": 6144, "max_position_embeddings":
+  40960, "mlp_only_layers": [], "model_type": "qwen3_moe", "moe_intermediate_size": 768,
+  "norm_topk_prob": true, "num_attention_heads": 32, "num_experts": 128, "num_experts_per_tok": 8,
+  "num_hidden_layers": 48, "num_key_value_heads": 4, "rms_norm_eps": 1e-06, "rope_scaling": null,
+  "rope_theta": 1000000.0, "sliding_window": null, "tie_word_embeddings": false,
+  "use_sliding_window": false, "vocab_size": 151936})";
 const char* const kStories = R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 64,
   "intermediate_size": 172, "max_position_embeddings": 512, "model_type": "llama",
   "num_attention_heads": 8, "num_hidden_layers": 5, "num_key_value_heads": 4, "vocab_size": 512,
@@ -88,8 +96,25 @@ TEST(HfConfig, MistralQwen2Qwen3AndStories) {
   EXPECT_EQ(stories.pad_token_id, std::nullopt);
 }
 
+TEST(HfConfig, Qwen3Moe) {
+  const ModelSpec spec = parse(kQwen3Moe);
+  EXPECT_EQ(parameter_count(spec), 30'532'122'624);
+  EXPECT_TRUE(spec.qk_norm);
+  EXPECT_EQ(spec.num_experts, 128);
+  EXPECT_EQ(spec.experts_per_token, 8);
+  EXPECT_EQ(spec.moe_intermediate_size, 768);
+  EXPECT_THAT(refusal(kQwen3Moe, {{"mlp_only_layers", {0}}}), HasSubstr("layers without experts"));
+  EXPECT_THAT(refusal(kQwen3Moe, {{"decoder_sparse_step", 2}}),
+              HasSubstr("layers without experts"));
+  EXPECT_THAT(refusal(kQwen3Moe, {{"num_experts_per_tok", 129}}),
+              HasSubstr("num_experts_per_tok 129 is more than num_experts 128"));
+  EXPECT_THAT(refusal(kQwen3Moe, {{"moe_intermediate_size", 0}}),
+              HasSubstr("moe_intermediate_size must be at least 1, not 0"));
+  EXPECT_EQ(parse(kQwen3).num_experts, 0);
+}
+
 TEST(HfConfig, RoundTrip) {
-  for (const char* text : {kLlama31, kMistral, kQwen2, kQwen3, kStories}) {
+  for (const char* text : {kLlama31, kMistral, kQwen2, kQwen3, kQwen3Moe, kStories}) {
     for (const ModelSpec& spec : {parse(text), as_critic(parse(text))}) {
       const Json config = to_hf_config(spec, DType::kBFloat16);
       EXPECT_EQ(parse_model_config(config, "x"), spec) << config.dump(1);

@@ -100,6 +100,21 @@ TEST(TensorSpec, ScalarHead) {
   EXPECT_FALSE(list.front().also_on_last_stage);
 }
 
+TEST(TensorSpec, ExpertsTakeThePlaceOfTheFfn) {
+  ModelSpec spec = tiny();
+  spec.num_experts = 4;
+  spec.moe_intermediate_size = 10;
+  const auto list = tensors(spec);
+  const std::string mlp = "model.layers.1.mlp.";
+  expect_cut(named(list, mlp + "gate.weight"), {4, 24}, -1, 1);
+  expect_cut(named(list, mlp + "experts.gate_proj"), {4, 10, 24}, 1, 10);
+  expect_cut(named(list, mlp + "experts.up_proj"), {4, 10, 24}, 1, 10);
+  expect_cut(named(list, mlp + "experts.down_proj"), {4, 24, 10}, 2, 10);
+  EXPECT_EQ(named(list, mlp + "experts.down_proj").ep_dim, 0);
+  EXPECT_EQ(named(list, mlp + "gate.weight").ep_dim, -1);
+  EXPECT_FALSE(has(list, mlp + "gate_proj.weight"));
+}
+
 TEST(TensorSpec, AnyModelHasUniqueNamesInLayerOrderAndWholeGroups) {
   EXPECT_TRUE(rc::check([] {
     ModelSpec spec = tiny();

@@ -28,6 +28,20 @@ TEST(Plan, RanksCountTpFastest) {
   EXPECT_EQ(rank_at(layout, 0), (Rank{0, 0}));
   EXPECT_EQ(rank_at(layout, 1), (Rank{1, 0}));
   EXPECT_EQ(rank_at(layout, 4), (Rank{0, 2}));
+  const Layout zero{.tp = 2, .pp = 3, .zero = 2};
+  EXPECT_EQ(zero.devices(), 12);
+  EXPECT_EQ(rank_at(zero, 5), (Rank{1, 2, 0}));
+  EXPECT_EQ(rank_at(zero, 9), (Rank{1, 1, 1}));
+}
+
+TEST(Plan, EveryZeroRankIsADataParallelRank) {
+  const StagePlan stage{.model_stage = kActorTraining,
+                        .layout = {.tp = 2, .ep = 2, .zero = 2},
+                        .units = {{{0, 0}, {0, 1}, {0, 2}, {0, 3}}}};
+  EXPECT_EQ(stage.dp(), 2);
+  EXPECT_EQ(to_string(stage.layout), "tp2·pp1·ep2·zero2");
+  EXPECT_EQ(Json(stage)["dp"], 2);
+  EXPECT_EQ(Json(stage).get<StagePlan>(), stage);
 }
 
 TEST(Plan, FindAndDevices) {

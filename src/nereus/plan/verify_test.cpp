@@ -69,6 +69,38 @@ TEST(VerifyPlan, TensorParallelDegree) {
               HasSubstr("tp 2 spans hosts: devices 0:3 and 1:0"));
 }
 
+ModelSpec experts() {
+  ModelSpec spec = tiny();
+  spec.num_experts = 6;
+  spec.moe_intermediate_size = 3;
+  return spec;
+}
+
+TEST(LegalEp, SharesOutExpertsEvenly) {
+  EXPECT_THAT(legal_ep(tiny(), 8), ElementsAre(1));
+  EXPECT_THAT(legal_ep(experts(), 1), ElementsAre(1));
+  EXPECT_THAT(legal_ep(experts(), 2), ElementsAre(1, 2));
+  // Four ranks in one expert of width 3 would be too many, and 4 does not divide 6 experts.
+  EXPECT_THAT(legal_ep(experts(), 4), ElementsAre(2));
+}
+
+TEST(VerifyPlan, ExpertParallelDegree) {
+  const StagePlan stage = training({.tp = 2, .ep = 2}, {{{0, 0}, {0, 1}}});
+  EXPECT_EQ(refusal({{stage}}, experts()), "accepted");
+  EXPECT_EQ(refusal({{stage}}),
+            "actor/training: ep 2 does not suit 0 experts of FFN width 0 under tp 2; legal: 1");
+  EXPECT_THAT(refusal({{training({.tp = 1, .ep = 2}, {{{0, 0}}})}}, experts()),
+              HasSubstr("ep 2 does not suit 6 experts of FFN width 3 under tp 1; legal: 1"));
+}
+
+TEST(VerifyPlan, ZeroIsForTraining) {
+  StagePlan stage = training({.tp = 2, .zero = 2}, {{{0, 0}, {0, 1}, {1, 0}, {1, 1}}});
+  EXPECT_EQ(refusal({{stage}}), "accepted");
+  stage.model_stage.stage = Stage::kInference;
+  EXPECT_THAT(refusal({{stage}}), HasSubstr("actor/inference: zero 2 is not possible; legal: 1"));
+  EXPECT_THAT(refusal({{training({.zero = 0}, {{}})}}), HasSubstr("zero 0"));
+}
+
 TEST(VerifyPlan, PipelineAndMicroBatch) {
   std::vector<DeviceId> six = {{0, 0}, {0, 1}, {0, 2}, {0, 3}, {1, 0}, {1, 1}};
   EXPECT_THAT(refusal({{training({1, 6}, {six})}}), HasSubstr("with 5 layers; legal: 1 to 5"));
