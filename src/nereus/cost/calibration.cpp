@@ -27,6 +27,7 @@ double default_efficiency(OpClass op_class) {
     case OpClass::kTensorComm:
     case OpClass::kPipelineComm:
     case OpClass::kTransfer:
+    case OpClass::kSwitch:
       return 0.2;
     case OpClass::kCompute:
     case OpClass::kDecode:

@@ -23,6 +23,8 @@ std::string to_string(OpClass op_class) {
       return "optimizer";
     case OpClass::kTransfer:
       return "transfer";
+    case OpClass::kSwitch:
+      return "switch";
     case OpClass::kHost:
       return "host";
   }

@@ -13,12 +13,14 @@ enum class OpClass {
   kPipelineComm,  // sends between pipeline stages, waiting for the previous stage included
   kGradientComm,  // gradient all-reduce between replicas
   kOptimizer,     // AdamW over the flat shards
-  kTransfer,      // weight synchronisation and transitions
+  kTransfer,      // weight synchronisation and transitions: bytes over links
+  kSwitch,        // the fixed part of a transition's primitive: allocating, releasing, set-up
   kHost,          // rewards, advantages, bookkeeping on the host
 };
 inline constexpr std::array kAllOpClasses = {
     OpClass::kCompute,      OpClass::kDecode,    OpClass::kTensorComm, OpClass::kPipelineComm,
-    OpClass::kGradientComm, OpClass::kOptimizer, OpClass::kTransfer,   OpClass::kHost};
+    OpClass::kGradientComm, OpClass::kOptimizer, OpClass::kTransfer,   OpClass::kSwitch,
+    OpClass::kHost};
 
 std::string to_string(OpClass op_class);  // "compute", "decode", "tensor_comm", …
 OpClass parse_op_class(const std::string& text);

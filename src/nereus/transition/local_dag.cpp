@@ -1,32 +1,41 @@
+#include "nereus/transition/local_dag.h"
+
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <numeric>
-#include <optional>
-#include <tuple>
+#include <unordered_map>
 #include <utility>
-
-#include "nereus/transition/transition_dag.h"
 
 namespace nereus {
 
 namespace {
 
-bool has(const EmuCollection& units, const Emu& unit) {
-  return std::ranges::find(units, unit) != units.end();
+Layout common_part(Layout a, Layout b) {
+  Layout sub;
+  sub.tp = std::gcd(a.tp, b.tp);
+  sub.pp = std::gcd(a.pp, b.pp);
+  sub.ep = std::gcd(std::gcd(a.ep, b.ep), sub.tp);
+  sub.zero = std::gcd(a.zero, b.zero);
+  return sub;
 }
 
-// The sub-units that a unit is cut into: blocks of sub.tp × sub.pp neighbouring ranks.
+// The sub-units that a unit is cut into: blocks of neighbouring ranks.
 EmuCollection blocks(const Emu& unit, Layout sub) {
+  const Layout whole = unit.layout;
   EmuCollection parts;
-  for (int pp = 0; pp < unit.layout.pp; pp += sub.pp) {
-    for (int tp = 0; tp < unit.layout.tp; tp += sub.tp) {
-      Emu part{unit.model_stage, sub, {}};
-      for (int p = pp; p < pp + sub.pp; ++p) {
-        const auto row = unit.devices.begin() + p * unit.layout.tp + tp;
-        part.devices.insert(part.devices.end(), row, row + sub.tp);
+  parts.reserve(static_cast<size_t>(whole.devices() / sub.devices()));
+  for (int zero = 0; zero < whole.zero; zero += sub.zero) {
+    for (int pp = 0; pp < whole.pp; pp += sub.pp) {
+      for (int tp = 0; tp < whole.tp; tp += sub.tp) {
+        Emu& part = parts.emplace_back(Emu{unit.model_stage, sub, {}});
+        part.devices.reserve(static_cast<size_t>(sub.devices()));
+        for (int z = zero; z < zero + sub.zero; ++z) {
+          for (int p = pp; p < pp + sub.pp; ++p) {
+            const auto row = unit.devices.begin() + (z * whole.pp + p) * whole.tp + tp;
+            part.devices.insert(part.devices.end(), row, row + sub.tp);
+          }
+        }
       }
-      parts.push_back(std::move(part));
     }
   }
   return parts;
@@ -36,124 +45,283 @@ bool share_a_device(const Emu& a, const Emu& b) {
   return std::ranges::any_of(a.devices, [&](DeviceId d) { return index_of(b, d) >= 0; });
 }
 
-// Of obsolete units the one to copy from when nothing else survives: that which stands least in the
-// way of the new ones.
-size_t last_copy(const EmuCollection& obsolete, const EmuCollection& needed) {
-  const auto in_the_way = [&](const Emu& unit) {
-    return std::ranges::count_if(needed, [&](const Emu& n) { return share_a_device(unit, n); });
-  };
-  return std::ranges::min_element(obsolete, {}, in_the_way) - obsolete.begin();
-}
-
-// What a new unit is copied from: the old units that touch its hosts, else new ones that do, so
-// that each host is reached from outside once; else all old ones. reshard() balances the load over
-// them.
-EmuCollection sources_for(const Emu& target, const EmuCollection& old_units,
-                          const EmuCollection& new_units) {
-  const auto near = [&](const Emu& unit) {
-    return std::ranges::any_of(unit.devices, [&](DeviceId d) {
-      return std::ranges::count(target.devices, d.host, &DeviceId::host) > 0;
-    });
-  };
-  for (const EmuCollection* units : {&old_units, &new_units}) {
-    EmuCollection sources;
-    std::ranges::copy_if(*units, std::back_inserter(sources), near);
-    if (!sources.empty()) return sources;
+// Finds units by their devices.
+class UnitIndex {
+ public:
+  void add(const Emu& unit, int number) { by_first_device_[key(unit)] = number; }
+  // The number of the unit that may be equal, or -1.
+  int find(const Emu& unit) const {
+    const auto found = by_first_device_.find(key(unit));
+    return found == by_first_device_.end() ? -1 : found->second;
   }
-  return old_units;
-}
 
-void add(LocalDag& dag, PrimitiveKind kind, EmuCollection sources, EmuCollection targets) {
-  Primitive primitive;
-  primitive.id = static_cast<int>(dag.primitives.size());
-  primitive.kind = kind;
-  primitive.model_stage = (sources.empty() ? targets : sources).front().model_stage;
-  primitive.sources = std::move(sources);
-  primitive.targets = std::move(targets);
-  dag.primitives.push_back(std::move(primitive));
-}
+ private:
+  static uint64_t key(const Emu& unit) {
+    const DeviceId device = unit.devices.front();
+    return static_cast<uint64_t>(device.host) << 32 | static_cast<uint32_t>(device.index);
+  }
+  std::unordered_map<uint64_t, int> by_first_device_;
+};
 
-// A unit is made before it is used and read before it is consumed; a redundant copy leaves a device
-// before a new one comes.
-std::vector<Edge> dependencies(const std::vector<Primitive>& primitives) {
-  std::vector<Edge> edges;
-  std::map<Emu, int> maker;
-  std::map<Emu, std::vector<int>> readers;
-  std::vector<std::pair<Emu, int>> destroyed;
-  for (const Primitive& p : primitives) {
-    for (const Emu& source : p.sources) {
-      if (maker.contains(source)) edges.push_back({maker[source], p.id, EdgeKind::kState});
-      if (!consumes_sources(p.kind)) {
-        readers[source].push_back(p.id);
-        continue;
-      }
-      for (const int reader : readers[source]) edges.push_back({reader, p.id, EdgeKind::kState});
-      if (p.kind == PrimitiveKind::kDestroy) destroyed.emplace_back(source, p.id);
+class LocalCompiler {
+ public:
+  LocalCompiler(const StagePlan& from, const StagePlan& to, EmuCollection& units)
+      : model_stage_(from.model_stage),
+        sub_(common_part(from.layout, to.layout)),
+        units_(units),
+        first_unit_(static_cast<int>(units.size())) {
+    UnitIndex index;
+    for (Emu& unit : units_of(from)) {
+      before_.push_back(append(std::move(unit)));
+      index.add(units_[before_.back()], before_.back());
     }
-    for (const Emu& target : p.targets) {
-      maker[target] = p.id;
-      if (p.kind != PrimitiveKind::kExtend) continue;
-      for (const auto& [unit, id] : destroyed) {
-        if (share_a_device(unit, target)) edges.push_back({id, p.id, EdgeKind::kResource});
+    given_up_ = before_;
+    for (Emu& unit : units_of(to)) {
+      const int same = index.find(unit);
+      if (same >= 0 && units_[same] == unit) {
+        kept_.push_back(same);
+        std::erase(given_up_, same);
+      } else {
+        made_.push_back(append(std::move(unit)));
       }
     }
   }
-  // A Merge of parts that one Split made depends on it once.
-  std::ranges::sort(edges, {}, [](const Edge& e) { return std::tuple(e.to, e.from, e.kind); });
-  const auto repeated = std::ranges::unique(edges);
-  edges.erase(repeated.begin(), repeated.end());
-  return edges;
+
+  LocalDag primitives();
+  LocalDag route();
+  LocalDag staging(int host);
+
+ private:
+  // A sub-unit of which a new unit is made.
+  struct Part {
+    Emu unit;
+    int id = -1;  // in the table, once it is known whether an old unit has it
+    int whole = -1;
+  };
+
+  int append(Emu unit) {
+    units_.push_back(std::move(unit));
+    return static_cast<int>(units_.size()) - 1;
+  }
+  // A new unit that is not merged is its own only part.
+  int number_of(const Part& part) {
+    return part.unit.layout == units_[part.whole].layout ? part.whole : append(part.unit);
+  }
+  int add(PrimitiveKind kind, std::vector<int> sources, std::vector<int> targets,
+          std::vector<int> frees) {
+    Primitive& primitive = dag_.primitives.emplace_back();
+    primitive.id = static_cast<int>(dag_.primitives.size()) - 1;
+    primitive.kind = kind;
+    primitive.model_stage = model_stage_;
+    primitive.sources = std::move(sources);
+    primitive.targets = std::move(targets);
+    primitive.frees = std::move(frees);
+    return primitive.id;
+  }
+  int destroy(int unit) { return add(PrimitiveKind::kDestroy, {unit}, {}, {unit}); }
+
+  void find_parts();
+  void split();
+  void keep_a_last_copy();
+  void extend();
+  void merge();
+  void find_needs();
+
+  ModelStage model_stage_;
+  Layout sub_;
+  EmuCollection& units_;
+  int first_unit_;
+  std::vector<int> before_;
+  std::vector<int> given_up_;
+  std::vector<int> kept_;
+  std::vector<int> made_;
+
+  std::vector<Part> parts_;
+  UnitIndex part_index_;
+  std::vector<int> survivors_;  // copies that stay until the new units are made
+  std::vector<int> obsolete_;
+  int last_copy_ = -1;  // if nothing survives: to copy from, then to destroy
+  LocalDag dag_;
+};
+
+LocalDag LocalCompiler::primitives() {
+  find_parts();
+  split();
+  if (survivors_.empty()) keep_a_last_copy();
+  for (const int unit : obsolete_) destroy(unit);
+  extend();
+  if (last_copy_ >= 0) destroy(last_copy_);
+  merge();
+  find_needs();
+  return std::move(dag_);
+}
+
+void LocalCompiler::find_parts() {
+  for (const int whole : made_) {
+    for (Emu& unit : blocks(units_[whole], sub_)) {
+      part_index_.add(unit, static_cast<int>(parts_.size()));
+      parts_.push_back({std::move(unit), -1, whole});
+    }
+  }
+}
+
+void LocalCompiler::split() {
+  survivors_ = kept_;
+  for (const int unit : given_up_) {
+    EmuCollection pieces = blocks(units_[unit], sub_);
+    std::vector<int> matches(pieces.size(), -1);  // of each piece, the part that it is
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const int part = part_index_.find(pieces[i]);
+      if (part >= 0 && parts_[part].unit == pieces[i]) matches[i] = part;
+    }
+    if (std::ranges::count(matches, -1) == std::ssize(matches)) {
+      obsolete_.push_back(unit);
+      continue;
+    }
+    std::vector<int> ids;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      if (units_[unit].layout == sub_) {
+        ids.push_back(unit);
+      } else if (matches[i] >= 0) {
+        ids.push_back(number_of(parts_[matches[i]]));
+      } else {
+        ids.push_back(append(std::move(pieces[i])));
+      }
+      if (matches[i] >= 0) parts_[matches[i]].id = ids.back();
+      (matches[i] >= 0 ? survivors_ : obsolete_).push_back(ids.back());
+    }
+    // One piece is a Split too if it differs in how experts are spread.
+    if (units_[unit].layout != sub_) add(PrimitiveKind::kSplit, {unit}, ids, {unit});
+  }
+}
+
+// That which stands least in the way of the new units.
+void LocalCompiler::keep_a_last_copy() {
+  std::vector<DeviceId> wanted;
+  for (const int unit : made_) {
+    wanted.insert(wanted.end(), units_[unit].devices.begin(), units_[unit].devices.end());
+  }
+  std::ranges::sort(wanted);
+  const auto in_the_way = [&](int unit) {
+    return std::ranges::count_if(units_[unit].devices,
+                                 [&](DeviceId d) { return std::ranges::binary_search(wanted, d); });
+  };
+  const auto best = std::ranges::min_element(obsolete_, {}, in_the_way);
+  last_copy_ = *best;
+  obsolete_.erase(best);
+}
+
+// Each new part is copied from one replica: in rounds, in which every copy that is there by then
+// serves one new part, on its own host if possible.
+void LocalCompiler::extend() {
+  std::vector<int> copies = survivors_;
+  if (last_copy_ >= 0) copies.push_back(last_copy_);
+  std::vector<int> unused = copies;
+  for (Part& part : parts_) {
+    if (part.id >= 0) continue;
+    part.id = number_of(part);
+    if (unused.empty()) unused = copies;
+    const auto on_host = [&](int id) {
+      return units_[id].devices.front().host == part.unit.devices.front().host;
+    };
+    // What takes the devices of the last copy takes over from it.
+    const bool hand_over = last_copy_ >= 0 && share_a_device(part.unit, units_[last_copy_]);
+    auto source =
+        hand_over ? std::ranges::find(unused, last_copy_) : std::ranges::find_if(unused, on_host);
+    if (source == unused.end() && !hand_over) source = unused.begin();
+    add(PrimitiveKind::kExtend, {source == unused.end() ? last_copy_ : *source}, {part.id}, {});
+    if (source != unused.end()) unused.erase(source);
+    copies.push_back(part.id);
+  }
+}
+
+void LocalCompiler::merge() {
+  for (auto part = parts_.begin(); part != parts_.end();) {
+    std::vector<int> ids;
+    const int whole = part->whole;
+    for (; part != parts_.end() && part->whole == whole; ++part) ids.push_back(part->id);
+    if (units_[whole].layout != sub_) add(PrimitiveKind::kMerge, ids, {whole}, ids);
+  }
+}
+
+// A unit is made before it is used and read before it is freed, and one unit of a model-stage owns
+// a device at a time, but for the last copy while it is copied.
+void LocalCompiler::find_needs() {
+  const size_t units = units_.size() - static_cast<size_t>(first_unit_);
+  std::vector<int> maker(units, -1);
+  std::vector<std::vector<int>> readers(units);
+  std::map<DeviceId, int> released;
+  for (const Primitive& p : dag_.primitives) {
+    const size_t first_need = dag_.needs.size();
+    const auto need = [&](int earlier) {
+      if (earlier >= 0) dag_.needs.emplace_back(earlier, p.id);
+    };
+    for (const int source : p.sources) need(maker[source - first_unit_]);
+    for (const int unit : p.frees) {
+      for (const int reader : readers[unit - first_unit_]) need(reader);
+    }
+    for (const int target : p.targets) {
+      maker[target - first_unit_] = p.id;
+      if (p.kind == PrimitiveKind::kSplit || released.empty()) continue;
+      for (const DeviceId device : units_[target].devices) {
+        const auto found = released.find(device);
+        if (found != released.end()) need(found->second);
+      }
+    }
+    if (p.frees.empty()) {
+      for (const int source : p.sources) readers[source - first_unit_].push_back(p.id);
+    }
+    if (p.kind == PrimitiveKind::kDestroy) {
+      for (const DeviceId device : units_[p.sources.front()].devices) released[device] = p.id;
+    }
+    const auto first = dag_.needs.begin() + static_cast<std::ptrdiff_t>(first_need);
+    std::sort(first, dag_.needs.end());
+    dag_.needs.erase(std::unique(first, dag_.needs.end()), dag_.needs.end());
+  }
+}
+
+LocalDag LocalCompiler::route() {
+  if (made_.empty()) {
+    for (const int unit : given_up_) destroy(unit);
+  } else {
+    add(PrimitiveKind::kRoute, before_, made_, given_up_);
+  }
+  return std::move(dag_);
+}
+
+LocalDag LocalCompiler::staging(int host) {
+  const int parked = append({model_stage_, Layout{}, {{host, kHostMemory}}});
+  const auto on_host = [&](int id) {
+    return std::ranges::count(units_[id].devices, host, &DeviceId::host);
+  };
+  const int nearest = *std::ranges::max_element(given_up_, {}, on_host);
+  add(PrimitiveKind::kExtend, {nearest}, {parked}, {});
+  for (const int unit : given_up_) destroy(unit);
+  add(PrimitiveKind::kRoute, {parked}, made_, {});
+  destroy(parked);
+  find_needs();
+  // The parked copy is the last one.
+  for (const Primitive& p : dag_.primitives) {
+    const bool is_old = p.kind == PrimitiveKind::kDestroy && p.sources.front() != parked;
+    if (is_old && p.sources.front() != nearest) dag_.needs.emplace_back(0, p.id);
+  }
+  return std::move(dag_);
 }
 
 }  // namespace
 
-LocalDag compile_local(const StagePlan& from, const StagePlan& to) {
-  LocalDag dag;
-  const Layout sub{std::gcd(from.layout.tp, to.layout.tp), std::gcd(from.layout.pp, to.layout.pp)};
-  const EmuCollection before = units_of(from);
-  const EmuCollection after = units_of(to);
-
-  EmuCollection needed;  // the sub-units of which the new units are made
-  for (const Emu& unit : after) {
-    if (has(before, unit)) continue;
-    for (Emu& part : blocks(unit, sub)) needed.push_back(std::move(part));
+LocalDag compile_local(const StagePlan& from, const StagePlan& to, Passage passage,
+                       EmuCollection& units, int staging_host) {
+  LocalCompiler compiler(from, to, units);
+  switch (passage) {
+    case Passage::kRoute:
+      return compiler.route();
+    case Passage::kHostStaging:
+      return compiler.staging(staging_host);
+    case Passage::kPrimitives:
+      break;
   }
-  EmuCollection survivors;
-  EmuCollection obsolete;
-  for (const Emu& unit : before) {
-    const EmuCollection parts = blocks(unit, sub);
-    if (has(after, unit)) {
-      survivors.push_back(unit);
-    } else if (std::ranges::none_of(parts, [&](const Emu& p) { return has(needed, p); })) {
-      obsolete.push_back(unit);
-    } else {
-      if (parts.size() > 1) add(dag, PrimitiveKind::kSplit, {unit}, parts);
-      for (const Emu& p : parts) (has(needed, p) ? survivors : obsolete).push_back(p);
-    }
-  }
-
-  std::optional<Emu> last;
-  if (survivors.empty()) {
-    const size_t index = last_copy(obsolete, needed);
-    last = obsolete[index];
-    obsolete.erase(obsolete.begin() + static_cast<std::ptrdiff_t>(index));
-  }
-  for (const Emu& unit : obsolete) add(dag, PrimitiveKind::kDestroy, {unit}, {});
-  const EmuCollection old_units = last ? EmuCollection{*last} : survivors;
-  EmuCollection new_units;
-  for (const Emu& part : needed) {
-    if (has(survivors, part)) continue;
-    add(dag, PrimitiveKind::kExtend, sources_for(part, old_units, new_units), {part});
-    new_units.push_back(part);
-  }
-  if (last) add(dag, PrimitiveKind::kDestroy, {*last}, {});
-  for (const Emu& unit : after) {
-    if (has(before, unit)) continue;
-    EmuCollection parts = blocks(unit, sub);
-    if (parts.size() > 1) add(dag, PrimitiveKind::kMerge, std::move(parts), {unit});
-  }
-  dag.edges = dependencies(dag.primitives);
-  return dag;
+  return compiler.primitives();
 }
 
 }  // namespace nereus

@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "nereus/transition/local_dag.h"
 #include "nereus/transition/transition_dag.h"
 
 namespace nereus {
@@ -23,19 +24,31 @@ StagePlan stage(Layout layout, const std::vector<std::vector<int>>& units) {
 }
 
 // What the DAG does, one line a primitive; it must also pass verify().
-std::vector<std::string> steps(const StagePlan& from, const StagePlan& to) {
-  LocalDag local = compile_local(from, to);
-  verify(TransitionDag{{{from}}, {{to}}, local.primitives, local.edges, {}, {}});
+std::vector<std::string> steps(const StagePlan& from, const StagePlan& to,
+                               Passage passage = Passage::kPrimitives) {
+  TransitionDag dag{{{from}}, {{to}}, {}, {}, {}, {}, {}};
+  LocalDag local = compile_local(from, to, passage, dag.units);
+  dag.primitives = local.primitives;
+  for (const auto& [need, id] : local.needs) dag.edges.push_back({need, id});
+  verify(dag);
   std::vector<std::string> lines;
   for (const Primitive& p : local.primitives) {
     std::string line = to_string(p.kind);
-    for (const Emu& unit : p.kind == PrimitiveKind::kExtend ? p.targets : p.sources) {
+    for (const int unit : p.kind == PrimitiveKind::kExtend ? p.targets : p.sources) {
       line += " ";
-      for (const DeviceId device : unit.devices) line += std::to_string(device.index);
+      for (const DeviceId device : dag.units[unit].devices) {
+        line += is_host_memory(device) ? "host" : std::to_string(device.index);
+      }
     }
     lines.push_back(line);
   }
   return lines;
+}
+
+using Needs = std::vector<std::pair<int, int>>;
+Needs needs(const StagePlan& from, const StagePlan& to) {
+  EmuCollection units;
+  return compile_local(from, to, Passage::kPrimitives, units).needs;
 }
 
 TEST(LocalDag, IsEmptyIfNothingChanges) {
@@ -57,23 +70,26 @@ TEST(LocalDag, DestroysWhatIsTooMuch) {
               ElementsAre("destroy 2", "destroy 3"));
 }
 
-TEST(LocalDag, ExtendsWhatIsMissingFromEveryReplica) {
-  const LocalDag local =
-      compile_local(stage({1, 1}, {{0}, {1}}), stage({1, 1}, {{0}, {1}, {2}, {3}}));
-  ASSERT_EQ(local.primitives.size(), 2);
-  EXPECT_EQ(local.primitives[0].kind, PrimitiveKind::kExtend);
-  EXPECT_EQ(local.primitives[0].sources.size(), 2);
-  EXPECT_THAT(local.edges, IsEmpty());
+TEST(LocalDag, ExtendsInRoundsInWhichEveryCopyServesOne) {
+  const StagePlan one = stage({1, 1}, {{0}});
+  const StagePlan many = stage({1, 1}, {{0}, {1}, {2}, {3}, {4}});
+  EXPECT_THAT(steps(one, many), ElementsAre("extend 1", "extend 2", "extend 3", "extend 4"));
+  // 0 → 1; then 0 → 2 and 1 → 3; then 0 → 4.
+  EXPECT_THAT(needs(one, many), ElementsAre(std::pair(0, 2)));
 }
 
-TEST(LocalDag, ReachesAnotherHostOnce) {
-  StagePlan to = stage({1, 1}, {{0}});
-  to.units.push_back({{1, 0}});
+TEST(LocalDag, CopiesFromTheOwnHost) {
+  StagePlan from = stage({1, 1}, {{0}});
+  from.units.push_back({{1, 0}});
+  StagePlan to = from;
   to.units.push_back({{1, 1}});
-  const LocalDag local = compile_local(stage({1, 1}, {{0}}), to);
+  to.units.push_back({{0, 1}});
+  EmuCollection units;
+  const LocalDag local = compile_local(from, to, Passage::kPrimitives, units);
   ASSERT_EQ(local.primitives.size(), 2);
-  EXPECT_EQ(local.primitives[1].sources, local.primitives[0].targets);
-  EXPECT_THAT(local.edges, ElementsAre(Edge{0, 1}));
+  for (const Primitive& p : local.primitives) {
+    EXPECT_EQ(units[p.sources.front()].devices[0].host, units[p.targets.front()].devices[0].host);
+  }
 }
 
 TEST(LocalDag, GoesThroughTheCommonLayout) {
@@ -102,23 +118,40 @@ TEST(LocalDag, MovesTheLastCopyBeforeDestroyingIt) {
   const StagePlan from = stage({2, 1}, {{0, 1}});
   const StagePlan to = stage({2, 1}, {{2, 3}});
   EXPECT_THAT(steps(from, to), ElementsAre("extend 23", "destroy 01"));
-  EXPECT_THAT(compile_local(from, to).edges, ElementsAre(Edge{0, 1, EdgeKind::kState}));
+  EXPECT_THAT(needs(from, to), ElementsAre(std::pair(0, 1)));
 }
 
 TEST(LocalDag, KeepsAsLastCopyWhatIsNotInTheWay) {
   const StagePlan from = stage({2, 1}, {{0, 1}, {2, 3}});
   const StagePlan to = stage({2, 1}, {{1, 0}});
   EXPECT_THAT(steps(from, to), ElementsAre("destroy 01", "extend 10", "destroy 23"));
-  EXPECT_THAT(compile_local(from, to).edges,
-              ElementsAre(Edge{0, 1, EdgeKind::kResource}, Edge{1, 2, EdgeKind::kState}));
+  EXPECT_THAT(needs(from, to), ElementsAre(std::pair(0, 1), std::pair(1, 2)));
 }
 
 TEST(LocalDag, MergesAPartOnlyAfterItWasRead) {
   const StagePlan from = stage({1, 1}, {{0}, {1}});
   const StagePlan to = stage({2, 1}, {{0, 1}, {2, 3}});
   EXPECT_THAT(steps(from, to), ElementsAre("extend 2", "extend 3", "merge 0 1", "merge 2 3"));
-  EXPECT_THAT(compile_local(from, to).edges,
-              ElementsAre(Edge{0, 2}, Edge{1, 2}, Edge{0, 3}, Edge{1, 3}));
+  EXPECT_THAT(needs(from, to),
+              ElementsAre(std::pair(0, 2), std::pair(1, 2), std::pair(0, 3), std::pair(1, 3)));
+}
+
+TEST(LocalDag, SplitsZeroRanksIntoReplicas) {
+  Layout zero2{1, 1};
+  zero2.zero = 2;
+  EXPECT_THAT(steps(stage(zero2, {{0, 1}}), stage({1, 1}, {{0}, {1}})), ElementsAre("split 01"));
+  EXPECT_THAT(steps(stage({1, 1}, {{0}, {1}}), stage(zero2, {{0, 1}})), ElementsAre("merge 0 1"));
+}
+
+TEST(LocalDag, FusesEverythingIntoOneRoute) {
+  const StagePlan from = stage({2, 1}, {{0, 1}, {2, 3}});
+  EXPECT_THAT(steps(from, stage({1, 2}, {{0, 2}}), Passage::kRoute), ElementsAre("route 01 23"));
+  EXPECT_THAT(steps(from, stage({2, 1}, {{0, 1}}), Passage::kRoute), ElementsAre("destroy 23"));
+}
+
+TEST(LocalDag, ParksTheOnlyCopyInHostMemory) {
+  EXPECT_THAT(steps(stage({2, 1}, {{0, 1}}), stage({1, 2}, {{1, 2}}), Passage::kHostStaging),
+              ElementsAre("extend host", "destroy 01", "route host", "destroy host"));
 }
 
 }  // namespace

@@ -2,73 +2,43 @@
 #include <array>
 #include <sstream>
 
+#include "nereus/base/text.h"
 #include "nereus/transition/transition_dag.h"
 
 namespace nereus {
 
 namespace {
 
-std::string to_string(EdgeKind kind) { return kind == EdgeKind::kState ? "state" : "resource"; }
-
-EdgeKind parse_edge_kind(const std::string& text) {
-  if (text == "state") return EdgeKind::kState;
-  if (text == "resource") return EdgeKind::kResource;
-  throw Error(ErrorCode::kInvalidInput,
-              "unknown edge kind \"" + text + "\": use state or resource");
+// "tp1·pp1 [0:0] [0:1] → tp2·pp1 [0:0 0:1]": what follows kind and model-stage in the text.
+std::string units_text(const Primitive& p, std::span<const Emu> units) {
+  const std::string head = to_string(p.kind) + " " + to_string(p.model_stage) + " ";
+  return to_string(p, units).substr(head.size());
 }
 
-// "tp1·pp1 [0:0] [0:1] → tp2·pp1 [0:0 0:1]": what follows kind and model-stage in the primitive's
-// text.
-std::string units_text(const Primitive& p) {
-  const std::string head = to_string(p.kind) + " " + to_string(p.model_stage) + " ";
-  return to_string(p).substr(head.size());
+template <size_t columns>
+std::string aligned(const std::vector<std::array<std::string, columns>>& rows) {
+  std::string text;
+  for (const auto& row : rows) {
+    for (size_t column = 0; column + 1 < columns; ++column) {
+      size_t width = 0;
+      for (const auto& other : rows) width = std::max(width, other[column].size());
+      text += row[column] + std::string(width - row[column].size() + 2, ' ');
+    }
+    text += row.back() + "\n";
+  }
+  return text;
 }
 
 }  // namespace
-
-void to_json(Json& j, const Edge& edge) {
-  j = Json{{"from", edge.from}, {"to", edge.to}, {"kind", to_string(edge.kind)}};
-}
-
-void from_json(const Json& j, Edge& edge) {
-  const std::string where = "transition edge";
-  edge.from = require<int>(j, "from", where);
-  edge.to = require<int>(j, "to", where);
-  edge.kind = parse_edge_kind(require<std::string>(j, "kind", where));
-}
-
-void to_json(Json& j, const TransitionDag& dag) {
-  Json peak = Json::object();
-  for (const auto& [device, bytes] : dag.peak_bytes) peak[to_string(device)] = bytes;
-  j = Json{{"from", dag.from},
-           {"to", dag.to},
-           {"primitives", dag.primitives},
-           {"edges", dag.edges},
-           {"peak_bytes", std::move(peak)},
-           {"makespan_s", dag.makespan}};
-}
-
-void from_json(const Json& j, TransitionDag& dag) {
-  const std::string where = "transition";
-  dag.from = require<Plan>(j, "from", where);
-  dag.to = require<Plan>(j, "to", where);
-  dag.primitives = require<std::vector<Primitive>>(j, "primitives", where);
-  dag.edges = require<std::vector<Edge>>(j, "edges", where);
-  dag.peak_bytes.clear();
-  const auto peak = require<std::map<std::string, Bytes>>(j, "peak_bytes", where);
-  for (const auto& [device, bytes] : peak) {
-    dag.peak_bytes[parse_device(device)] = bytes;
-  }
-  dag.makespan = require<Seconds>(j, "makespan_s", where);
-}
 
 std::string to_dot(const TransitionDag& dag) {
   std::ostringstream dot;
   dot << "digraph transition {\n  rankdir=LR;\n  node [shape=box];\n";
   for (const Primitive& p : dag.primitives) {
-    dot << "  p" << p.id << " [label=\"" << p.id << " " << to_string(p.kind) << "\\n"
+    dot << "  p" << p.id << " [label=\"" << p.id << " " << to_string(p.kind)
+        << (p.chunked ? " (layer by layer)" : "") << "\\n"
         << to_string(p.model_stage) << "\\n"
-        << units_text(p) << "\"];\n";
+        << units_text(p, dag.units) << "\"];\n";
   }
   for (const Edge& edge : dag.edges) {
     dot << "  p" << edge.from << " -> p" << edge.to
@@ -79,24 +49,25 @@ std::string to_dot(const TransitionDag& dag) {
 }
 
 std::string to_table(const TransitionDag& dag) {
-  using Row = std::array<std::string, 7>;
   // Units last: the only column whose width in bytes differs from its width in characters.
-  std::vector<Row> rows{{"id", "kind", "model-stage", "moved", "resident", "predicted", "units"}};
+  std::vector<std::array<std::string, 9>> rows{{"id", "kind", "model-stage", "moved", "resident",
+                                                "start", "predicted", "waits for", "units"}};
   for (const Primitive& p : dag.primitives) {
-    rows.push_back({std::to_string(p.id), to_string(p.kind), to_string(p.model_stage),
-                    to_string(p.bytes_moved), to_string(p.bytes_resident), to_string(p.predicted),
-                    units_text(p)});
-  }
-  std::string table;
-  for (const Row& row : rows) {
-    for (size_t column = 0; column + 1 < row.size(); ++column) {
-      size_t width = 0;
-      for (const Row& other : rows) width = std::max(width, other[column].size());
-      table += row[column] + std::string(width - row[column].size() + 2, ' ');
+    std::vector<std::string> waits;
+    for (const Edge& edge : dag.edges) {
+      if (edge.to == p.id) waits.push_back(std::to_string(edge.from));
     }
-    table += row.back() + "\n";
+    rows.push_back({std::to_string(p.id), to_string(p.kind) + (p.chunked ? " by layers" : ""),
+                    to_string(p.model_stage), to_string(p.bytes_moved), to_string(p.bytes_resident),
+                    to_string(p.start), to_string(p.predicted),
+                    waits.empty() ? "-" : join(waits, " "), units_text(p, dag.units)});
   }
-  return table + "makespan " + to_string(dag.makespan) + "\n";
+  std::vector<std::array<std::string, 2>> peaks{{"device", "peak at most"}};
+  for (const auto& [device, bytes] : dag.peak_bytes) {
+    peaks.push_back({to_string(device), to_string(bytes)});
+  }
+  return aligned(rows) + "makespan " + to_string(dag.makespan) + " (predicted)\n\n" +
+         aligned(peaks);
 }
 
 }  // namespace nereus

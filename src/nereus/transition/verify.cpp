@@ -1,123 +1,267 @@
 #include <algorithm>
-#include <map>
-#include <set>
+#include <unordered_map>
 
+#include "nereus/base/error.h"
+#include "nereus/transition/ancestors.h"
 #include "nereus/transition/transition_dag.h"
 
 namespace nereus {
 
 namespace {
 
+void check(bool good, const std::string& problem) {
+  if (!good) throw Error(ErrorCode::kInternal, "transition DAG: " + problem);
+}
+
+// Finds units of the table by value.
+class UnitFinder {
+ public:
+  explicit UnitFinder(std::span<const Emu> units) : units_(units) {
+    ids_.reserve(units.size());
+    for (size_t id = 0; id < units.size(); ++id) ids_.emplace(key(units[id]), id);
+  }
+  int find(const Emu& unit) const {
+    const auto [begin, end] = ids_.equal_range(key(unit));
+    for (auto entry = begin; entry != end; ++entry) {
+      if (units_[entry->second] == unit) return static_cast<int>(entry->second);
+    }
+    throw Error(ErrorCode::kInternal, "transition DAG: no unit " + to_string(unit));
+  }
+
+ private:
+  static uint64_t key(const Emu& unit) {
+    const DeviceId first = unit.devices.front();
+    const uint64_t model_stage = static_cast<uint64_t>(unit.model_stage.role) * 8 +
+                                 static_cast<uint64_t>(unit.model_stage.stage);
+    return (model_stage * 1'000'003 + static_cast<uint64_t>(first.host)) * 1'000'003 +
+           static_cast<uint64_t>(first.index + 1);
+  }
+  std::span<const Emu> units_;
+  std::unordered_multimap<uint64_t, size_t> ids_;
+};
+
+// Which unit of a model-stage owns a device, and which primitive freed it before.
+class Owners {
+ public:
+  struct Entry {
+    int unit = -1;
+    int freed_by = -1;
+  };
+
+  explicit Owners(const TransitionDag& dag) {
+    for (const Emu& unit : dag.units) {
+      for (const DeviceId device : unit.devices) {
+        hosts_ = std::max(hosts_, device.host + 1);
+        stride_ = std::max(stride_, device.index + 2);
+      }
+    }
+    for (const StagePlan& stage : dag.from.stages) stages_.push_back(stage.model_stage);
+    entries_.resize(stages_.size() * static_cast<size_t>(hosts_ * stride_));
+  }
+  Entry& at(ModelStage model_stage, DeviceId device) {
+    const auto stage = std::ranges::find(stages_, model_stage) - stages_.begin();
+    return entries_.at(
+        static_cast<size_t>((stage * hosts_ + device.host) * stride_ + device.index + 1));
+  }
+
+ private:
+  int hosts_ = 0;
+  int stride_ = 1;
+  std::vector<ModelStage> stages_;
+  std::vector<Entry> entries_;
+};
+
 // Replays the primitives in their order, and checks that the edges alone enforce what matters in
 // it.
 class Replay {
  public:
-  explicit Replay(const TransitionDag& dag) : dag_(dag) {}
+  explicit Replay(const TransitionDag& dag)
+      : dag_(dag),
+        ancestors_(dag.primitives.size()),
+        owners_(dag),
+        live_(dag.units.size()),
+        wanted_(dag.units.size()),
+        maker_(dag.units.size(), -1),
+        freer_(dag.units.size(), -1),
+        readers_(dag.units.size()) {}
 
   void run() {
-    for (const StagePlan& stage : dag_.from.stages) {
-      for (Emu& unit : units_of(stage)) live_.insert(std::move(unit));
-    }
+    find_ends();
     collect_ancestors();
-    for (const Primitive& p : dag_.primitives) step(p);
-    std::set<Emu> wanted;
-    for (const StagePlan& stage : dag_.to.stages) {
-      for (Emu& unit : units_of(stage)) wanted.insert(std::move(unit));
+    for (const Primitive& p : dag_.primitives) {
+      for (const int unit : p.targets) maker_.at(static_cast<size_t>(unit)) = p.id;
+      for (const int unit : p.frees) freer_.at(static_cast<size_t>(unit)) = p.id;
     }
-    check(live_ == wanted, "it does not end in the units of the target plan");
+    for (const Primitive& p : dag_.primitives) step(p);
+    for (size_t unit = 0; unit < live_.size(); ++unit) {
+      check(live_[unit] == wanted_[unit], "it ends with" + std::string(live_[unit] ? " " : "out ") +
+                                              to_string(dag_.units[unit]) +
+                                              ", unlike the target plan");
+    }
   }
 
  private:
-  static void check(bool good, const std::string& problem) {
-    if (!good) throw Error(ErrorCode::kInternal, "transition DAG: " + problem);
-  }
-  static void check(bool good, const Primitive& p, const std::string& problem) {
-    check(good, "primitive " + std::to_string(p.id) + " (" + to_string(p) + ") " + problem);
-  }
-
-  void collect_ancestors() {
-    const auto count = static_cast<int>(dag_.primitives.size());
-    std::vector<std::vector<int>> needs(count);
-    for (const Edge& edge : dag_.edges) {
-      check(0 <= edge.from && edge.from < edge.to && edge.to < count,
-            "edge " + std::to_string(edge.from) + " → " + std::to_string(edge.to) +
-                " goes back or out of the graph: cyclic");
-      needs[edge.to].push_back(edge.from);
-    }
-    ancestors_.resize(count);
-    for (int id = 0; id < count; ++id) {
-      check(dag_.primitives[id].id == id, "ids are not 0 … n-1 in order");
-      for (const int need : needs[id]) {
-        ancestors_[id].insert(need);
-        ancestors_[id].insert(ancestors_[need].begin(), ancestors_[need].end());
-      }
-    }
+  void refuse_unless(bool good, const Primitive& p, const char* problem) const {
+    if (good) return;
+    check(false,
+          "primitive " + std::to_string(p.id) + " (" + to_string(p, dag_.units) + ") " + problem);
   }
 
-  void step(const Primitive& p) {
-    check_shape(p);
-    for (const Emu& source : p.sources) {
-      check(live_.contains(source), p, "uses " + to_string(source) + ", which is not there");
-      const auto maker = maker_.find(source);
-      check(maker == maker_.end() || ancestors_[p.id].contains(maker->second), p,
-            "does not wait for the primitive that makes " + to_string(source));
-    }
-    for (const Emu& target : p.targets) {
-      check(live_.insert(target).second, p, "makes " + to_string(target) + " a second time");
-      maker_[target] = p.id;
-    }
-    for (const Emu& source : p.sources) {
-      if (!consumes_sources(p.kind)) {
-        readers_[source].push_back(p.id);
-        continue;
-      }
-      for (const int reader : readers_[source]) {
-        check(ancestors_[p.id].contains(reader), p,
-              "does not wait for primitive " + std::to_string(reader) + ", which reads its source");
-      }
-      live_.erase(source);
-    }
-    check(std::ranges::any_of(live_, [&](const Emu& u) { return u.model_stage == p.model_stage; }),
-          p, "drops the last complete copy");
-  }
+  void find_ends();
+  void collect_ancestors();
+  void check_shape(const Primitive& p) const;
+  void step(const Primitive& p);
+  void take(const Primitive& p, int unit);
+  void give(const Primitive& p, int unit);
+  bool stays(int unit, const Primitive& p, std::vector<bool>& asked) const;
+  bool a_copy_stays(const Primitive& known, const Primitive& p, std::vector<bool>& asked) const;
 
-  static void check_shape(const Primitive& p) {
-    const size_t sources = p.sources.size();
-    const size_t targets = p.targets.size();
-    const auto devices = [](const EmuCollection& units) {
-      std::set<DeviceId> set;
-      for (const Emu& unit : units) set.insert(unit.devices.begin(), unit.devices.end());
-      return set;
-    };
-    switch (p.kind) {
-      case PrimitiveKind::kSplit:
-        check(sources == 1 && targets > 1, p, "must make several units of one");
-        check(devices(p.sources) == devices(p.targets), p, "must stay on its devices");
-        break;
-      case PrimitiveKind::kMerge:
-        check(sources > 1 && targets == 1, p, "must make one unit of several");
-        check(devices(p.sources) == devices(p.targets), p, "must stay on its devices");
-        break;
-      case PrimitiveKind::kExtend:
-        check(sources > 0 && targets == 1, p, "must copy into one unit");
-        break;
-      case PrimitiveKind::kDestroy:
-        check(sources == 1 && targets == 0, p, "must free one unit");
-        break;
-    }
-    for (const EmuCollection* units : {&p.sources, &p.targets}) {
-      for (const Emu& unit : *units) {
-        check(unit.model_stage == p.model_stage, p, "mixes model-stages");
-      }
-    }
+  // True if `earlier` has ended before `p` starts in every execution.
+  bool waits(const Primitive& p, int earlier) const {
+    return earlier < 0 || ancestors_.contains(p.id, earlier);
   }
 
   const TransitionDag& dag_;
-  std::set<Emu> live_;
-  std::map<Emu, int> maker_;
-  std::map<Emu, std::vector<int>> readers_;
-  std::vector<std::set<int>> ancestors_;
+  Ancestors ancestors_;
+  Owners owners_;
+  std::vector<bool> live_;
+  std::vector<bool> wanted_;
+  std::vector<int> maker_;
+  std::vector<int> freer_;
+  std::vector<std::vector<int>> readers_;
 };
+
+// What is live at the beginning and what is wanted at the end, of the model-stages that change.
+void Replay::find_ends() {
+  const UnitFinder finder(dag_.units);
+  for (const StagePlan& before : dag_.from.stages) {
+    const StagePlan& after = at(dag_.to, before.model_stage);
+    if (before.layout == after.layout && before.units == after.units) continue;
+    for (const Emu& unit : units_of(before)) {
+      const int id = finder.find(unit);
+      live_[id] = true;
+      for (const DeviceId device : unit.devices) owners_.at(unit.model_stage, device).unit = id;
+    }
+    for (const Emu& unit : units_of(after)) wanted_[finder.find(unit)] = true;
+  }
+}
+
+void Replay::collect_ancestors() {
+  const auto count = static_cast<int>(dag_.primitives.size());
+  std::vector<std::vector<int>> needs(dag_.primitives.size());
+  for (const Edge& edge : dag_.edges) {
+    check(0 <= edge.from && edge.from < edge.to && edge.to < count,
+          "an edge goes back or out of the graph: cyclic");
+    needs[edge.to].push_back(edge.from);
+  }
+  for (int id = 0; id < count; ++id) {
+    check(dag_.primitives[id].id == id, "ids are not 0 … n-1 in order");
+    Ancestors::Set set = ancestors_.of(id);
+    for (const int need : needs[id]) ancestors_.join(set, need);
+    ancestors_.set(id, set);
+  }
+}
+
+void Replay::check_shape(const Primitive& p) const {
+  const size_t sources = p.sources.size();
+  const size_t targets = p.targets.size();
+  switch (p.kind) {
+    case PrimitiveKind::kSplit:
+      refuse_unless(sources == 1 && targets > 0, p, "must make units of one");
+      break;
+    case PrimitiveKind::kMerge:
+      refuse_unless(sources > 0 && targets == 1, p, "must make one unit of others");
+      break;
+    case PrimitiveKind::kExtend:
+      refuse_unless(sources > 0 && targets == 1 && p.frees.empty(), p, "must copy into one unit");
+      break;
+    case PrimitiveKind::kDestroy:
+      refuse_unless(sources == 1 && targets == 0, p, "must free one unit");
+      break;
+    case PrimitiveKind::kRoute:
+      refuse_unless(sources > 0 && targets > 0, p, "must make units of others");
+      break;
+  }
+  const bool frees_all =
+      p.kind == PrimitiveKind::kExtend || p.kind == PrimitiveKind::kRoute || p.frees == p.sources;
+  refuse_unless(frees_all, p, "must free its sources");
+  if (p.kind != PrimitiveKind::kSplit && p.kind != PrimitiveKind::kMerge) return;
+  const auto devices = [&](const std::vector<int>& ids) {
+    std::vector<DeviceId> all;
+    for (const int id : ids) {
+      all.insert(all.end(), dag_.units[id].devices.begin(), dag_.units[id].devices.end());
+    }
+    std::ranges::sort(all);
+    return all;
+  };
+  refuse_unless(devices(p.sources) == devices(p.targets), p, "must stay on its devices");
+}
+
+void Replay::step(const Primitive& p) {
+  check_shape(p);
+  for (const int source : p.sources) {
+    refuse_unless(live_[source], p, "uses a unit that is not there");
+    refuse_unless(dag_.units[source].model_stage == p.model_stage, p, "mixes model-stages");
+    refuse_unless(waits(p, maker_[source]), p, "does not wait for its source to be made");
+    const bool frees = std::ranges::count(p.frees, source) > 0;
+    if (!frees) readers_[source].push_back(p.id);
+  }
+  for (const int unit : p.frees) give(p, unit);
+  for (const int unit : p.targets) take(p, unit);
+  if (p.kind == PrimitiveKind::kDestroy) {
+    std::vector<bool> asked(dag_.units.size());
+    refuse_unless(a_copy_stays(p, p, asked), p, "drops the last complete copy");
+  }
+}
+
+void Replay::give(const Primitive& p, int unit) {
+  for (const int reader : readers_[unit]) {
+    refuse_unless(waits(p, reader), p, "does not wait for a reader of what it frees");
+  }
+  live_[unit] = false;
+  for (const DeviceId device : dag_.units[unit].devices) {
+    Owners::Entry& owner = owners_.at(p.model_stage, device);
+    if (owner.unit == unit) owner.unit = -1;
+    owner.freed_by = p.id;
+  }
+}
+
+void Replay::take(const Primitive& p, int unit) {
+  refuse_unless(!live_[unit], p, "makes a unit that is there");
+  refuse_unless(dag_.units[unit].model_stage == p.model_stage, p, "mixes model-stages");
+  live_[unit] = true;
+  for (const DeviceId device : dag_.units[unit].devices) {
+    Owners::Entry& owner = owners_.at(p.model_stage, device);
+    const bool hand_over = owner.unit >= 0 && std::ranges::count(p.sources, owner.unit) > 0;
+    refuse_unless(owner.unit < 0 || hand_over, p, "takes a device that another unit owns");
+    refuse_unless(owner.freed_by == p.id || waits(p, owner.freed_by), p,
+                  "does not wait until its device is free");
+    owner.unit = unit;
+  }
+}
+
+// Of a unit that was there before p or before `known`: true if, whenever p ends, it is there, or
+// what was made of it, or a copy without which it would not have been freed.
+bool Replay::stays(int unit, const Primitive& p, std::vector<bool>& asked) const {
+  if (asked[unit]) return false;
+  asked[unit] = true;
+  const int freer = freer_[unit];
+  if (freer == p.id) return false;
+  if (freer < 0 || ancestors_.contains(freer, p.id)) return true;
+  const Primitive& end = dag_.primitives[freer];
+  const auto stay = [&](int other) { return stays(other, p, asked); };
+  return std::ranges::any_of(end.targets, stay) || a_copy_stays(end, p, asked);
+}
+
+// True if one of the units that are there before `known` stays until p has ended.
+bool Replay::a_copy_stays(const Primitive& known, const Primitive& p,
+                          std::vector<bool>& asked) const {
+  for (int unit = 0; unit < static_cast<int>(live_.size()); ++unit) {
+    if (dag_.units[unit].model_stage != p.model_stage) continue;
+    if (waits(known, maker_[unit]) && stays(unit, p, asked)) return true;
+  }
+  return false;
+}
 
 }  // namespace
 

@@ -1,0 +1,185 @@
+#include "nereus/transition/draft.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace nereus {
+
+namespace {
+
+// What a device packs and unpacks for other hosts: two buffers, each of a layer at most.
+constexpr Bytes kStagingBuffer{int64_t{32} << 20};
+
+// Release before acquire: a Destroy only frees, a Merge frees more than it takes.
+int urgency(PrimitiveKind kind) {
+  if (kind == PrimitiveKind::kDestroy) return 0;
+  return kind == PrimitiveKind::kMerge ? 1 : 2;
+}
+
+struct Totals {
+  Bytes moved;
+  Seconds longest_path;
+};
+
+Totals totals(const Draft& draft) {
+  Totals sum;
+  std::vector<Seconds> end(draft.primitives.size());
+  for (const Primitive& p : draft.primitives) {
+    sum.moved += p.bytes_moved;
+    for (const int need : draft.needs[p.id]) end[p.id] = std::max(end[p.id], end[need]);
+    end[p.id] += p.set_up + p.transfer;
+    sum.longest_path = std::max(sum.longest_path, end[p.id]);
+  }
+  return sum;
+}
+
+}  // namespace
+
+Seconds predicted_duration(const Primitive& primitive, const Calibration& calibration) {
+  return primitive.set_up * (1 / calibration.efficiency(OpClass::kSwitch)) +
+         primitive.transfer * (1 / calibration.efficiency(OpClass::kTransfer));
+}
+
+Drafter::Drafter(const JobSpec& job, const Cluster& cluster)
+    : cluster_(cluster),
+      numbers_(cluster_),
+      meter_(cluster_, numbers_),
+      taken_(static_cast<size_t>(numbers_.count())),
+      freed_(static_cast<size_t>(numbers_.count())) {
+  for (const ModelStage stage : model_stages(job.workflow)) {
+    tables_.emplace(stage, state_schema(job.models.at(stage.role), stage));
+  }
+}
+
+Draft Drafter::draft(const Plan& from, const Plan& to,
+                     const std::map<ModelStage, Passage>& passages) {
+  std::vector<ModelStage> order;
+  for (const auto& [stage, passage] : passages) order.push_back(stage);
+  std::ranges::sort(order, {}, [](ModelStage m) { return std::pair(m.stage, m.role); });
+  Draft draft;
+  for (const ModelStage stage : order) {
+    add_stage(draft, at(from, stage), at(to, stage), passages.at(stage));
+  }
+  return draft;
+}
+
+void Drafter::add_stage(Draft& draft, const StagePlan& from, const StagePlan& to, Passage passage) {
+  const int host = passage == Passage::kHostStaging ? staging_host(from).value() : 0;
+  LocalDag local = compile_local(from, to, passage, draft.units, host);
+  const int first = static_cast<int>(draft.primitives.size());
+  draft.needs.resize(draft.needs.size() + local.primitives.size());
+  for (const auto& [need, id] : local.needs) draft.needs[first + id].push_back(first + need);
+  StageTables& tables = tables_.at(from.model_stage);
+  for (Primitive& p : local.primitives) {
+    TransferCost cost = meter_.measure(p, draft.units, tables);
+    p.id += first;
+    p.bytes_moved = cost.moved;
+    p.bytes_resident = cost.resident;
+    p.set_up = cluster_.local.latency;
+    p.transfer = cost.transfer;
+    draft.primitives.push_back(std::move(p));
+    draft.costs.push_back(std::move(cost));
+  }
+}
+
+bool Drafter::worth_fusing(const StagePlan& from, const StagePlan& to) {
+  Draft chain;
+  add_stage(chain, from, to, Passage::kPrimitives);
+  Draft route;
+  add_stage(route, from, to, Passage::kRoute);
+  if (chain.primitives.size() <= 1) return false;
+  const Totals apart = totals(chain);
+  const Totals fused = totals(route);
+  if (fused.moved != apart.moved) return fused.moved < apart.moved;
+  return fused.longest_path < apart.longest_path;
+}
+
+Bytes Drafter::state_bytes(ModelStage model_stage) {
+  return tables_.at(model_stage).rank_bytes(Layout{}, 0);
+}
+
+std::optional<int> Drafter::staging_host(const StagePlan& stage) {
+  const Bytes needed = state_bytes(stage.model_stage);
+  const auto holds = [&](int host) { return cluster_.hosts[host].memory >= needed; };
+  const int own = stage.units.front().front().host;
+  if (holds(own)) return own;
+  for (int host = 0; host < static_cast<int>(cluster_.hosts.size()); ++host) {
+    if (holds(host)) return host;
+  }
+  return std::nullopt;
+}
+
+ScheduleProblem Drafter::problem(const Plan& from, const Draft& draft,
+                                 const Calibration& calibration,
+                                 const std::map<DeviceId, Bytes>& reserved) {
+  ScheduleProblem problem;
+  problem.used.resize(static_cast<size_t>(numbers_.count()));
+  problem.capacity.assign(problem.used.size(), cluster_.device.memory);
+  for (int host = 0; host < static_cast<int>(cluster_.hosts.size()); ++host) {
+    problem.capacity[numbers_.of({host, kHostMemory})] = cluster_.hosts[host].memory;
+    problem.lanes.push_back(nic_lanes(cluster_, host));
+  }
+  for (const auto& [device, bytes] : reserved) problem.capacity[numbers_.of(device)] -= bytes;
+  for (const StagePlan& stage : from.stages) {
+    StageTables& tables = tables_.at(stage.model_stage);
+    for (const std::vector<DeviceId>& unit : stage.units) {
+      for (size_t index = 0; index < unit.size(); ++index) {
+        problem.used[numbers_.of(unit[index])] +=
+            tables.rank_bytes(stage.layout, static_cast<int>(index));
+      }
+    }
+  }
+  problem.tasks.reserve(draft.primitives.size());
+  for (const Primitive& p : draft.primitives) {
+    problem.tasks.push_back({predicted_duration(p, calibration), urgency(p.kind), uses_of(draft, p),
+                             draft.costs[p.id].nics, draft.needs[p.id]});
+  }
+  return problem;
+}
+
+std::vector<DeviceUse> Drafter::uses_of(const Draft& draft, const Primitive& primitive) {
+  std::vector<int> devices = draft.costs[primitive.id].senders;
+  for (const auto& [ids, holdings] :
+       {std::pair(&primitive.targets, &taken_), std::pair(&primitive.frees, &freed_)}) {
+    for (const int id : *ids) {
+      const Emu& unit = draft.units[id];
+      for (int index = 0; index < unit.layout.devices(); ++index) {
+        devices.push_back(numbers_.of(unit.devices[index]));
+        (*holdings)[devices.back()] = Holding{unit.layout, index};
+      }
+    }
+  }
+  std::ranges::sort(devices);
+  const auto rest = std::ranges::unique(devices);
+  devices.erase(rest.begin(), rest.end());
+
+  StageTables& tables = tables_.at(primitive.model_stage);
+  Bytes staging;
+  if (!draft.costs[primitive.id].nics.empty()) {
+    const Layout layout = draft.units[primitive.sources.front()].layout;
+    staging = std::min(kStagingBuffer, tables.largest_layer({layout, 0})) * 2;
+  }
+  std::vector<DeviceUse> uses;
+  uses.reserve(devices.size());
+  for (const int device : devices) {
+    uses.push_back(use_of(tables, device, staging));
+    taken_[device].reset();
+    freed_[device].reset();
+  }
+  return uses;
+}
+
+DeviceUse Drafter::use_of(StageTables& tables, int device, Bytes staging) const {
+  const std::optional<Holding>& taken = taken_[device];
+  const std::optional<Holding>& freed = freed_[device];
+  DeviceUse use{device, staging, staging, {}};
+  if (taken) {
+    use.net = tables.rank_bytes(taken->layout, taken->index);
+    use.rise += use.net;
+    use.chunked_rise += tables.chunked_rise(taken, freed);
+  }
+  if (freed) use.net -= tables.rank_bytes(freed->layout, freed->index);
+  return use;
+}
+
+}  // namespace nereus
