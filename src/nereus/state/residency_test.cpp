@@ -134,5 +134,34 @@ TEST(Relabel, FindsTheHostWhereTheStateIs) {
   EXPECT_EQ(relabel_for_residency(from, to, schemas, DevicePool({{0, 0}, {0, 1}})), to);
 }
 
+// Host 0 of the target would find most on host 1, but then host 1 would find nothing.
+TEST(Relabel, StaysOnItsHostsIfThatIsBetterThanGreed) {
+  constexpr ModelStage kReference{Role::kReference, Stage::kInference};
+  const auto schema = [](int64_t size) { return StateSchema{{{"w", {size}, 0}}, 1, {{}}}; };
+  const std::map<ModelStage, StateSchema> schemas{
+      {kActorTraining, schema(10)}, {kCriticTraining, schema(11)}, {kReference, schema(10)}};
+  const auto plan = [&](DeviceId actor, DeviceId critic, DeviceId reference) {
+    return Plan{{{kActorTraining, {}, {{actor}}},
+                 {kCriticTraining, {}, {{critic}}},
+                 {kReference, {}, {{reference}}}}};
+  };
+  const Plan from = plan({0, 0}, {1, 0}, {1, 1});
+  const DevicePool pool({{0, 0}, {0, 1}, {1, 0}, {1, 1}});
+  EXPECT_EQ(relabel_for_residency(from, plan({0, 0}, {0, 1}, {1, 0}), schemas, pool),
+            plan({0, 0}, {0, 1}, {1, 1}));
+}
+
+TEST(Relabel, RenamesNoMoreDevicesThanItGainsBy) {
+  const std::map<ModelStage, StateSchema> schemas{{kActorTraining, {{{"w", {8}, 0}}, 1, {{}}}}};
+  const Plan from{{{kActorTraining, {}, {{{0, 3}}}}}};
+  const Plan to{{{kActorTraining, {}, {{{0, 0}}, {{0, 1}}, {{0, 2}}}}}};
+  const DevicePool pool({{0, 0}, {0, 1}, {0, 2}, {0, 3}});
+  int renamed = 0;
+  for (const auto& [label, device] : renaming(to, relabel_for_residency(from, to, schemas, pool))) {
+    renamed += label == device ? 0 : 1;
+  }
+  EXPECT_EQ(renamed, 1);
+}
+
 }  // namespace
 }  // namespace nereus
