@@ -5,7 +5,8 @@
 
 #include "nereus/base/text.h"
 #include "nereus/controller/learning.h"
-#include "nereus/transition/duration.h"
+#include "nereus/state/residency.h"
+#include "nereus/transition/compile.h"
 
 namespace nereus {
 namespace {
@@ -168,8 +169,10 @@ Decision Controller::consider(Decision decision, const Candidate& candidate) con
                       format_number(100 * options_.min_gain) + " %: the plan stays";
     return decision;
   }
+  // Devices are interchangeable: each gets the part of which it holds most already.
+  decision.best = relabel_for_residency(plan_, candidate.plan, schemas(), pool_);
   Expected<TransitionDag> dag =
-      compile_transition(plan_, candidate.plan, job_, cluster_, calibration_);
+      compile_transition(plan_, *decision.best, job_, cluster_, calibration_);
   if (!dag) {
     decision.verdict = Verdict::kRejected;
     decision.reason = "no admissible transition: " + dag.error();
@@ -192,6 +195,15 @@ Decision Controller::consider(Decision decision, const Candidate& candidate) con
   return decision;
 }
 
+std::map<ModelStage, StateSchema> Controller::schemas() const {
+  std::map<ModelStage, StateSchema> schemas;
+  for (const StagePlan& stage : plan_.stages) {
+    const ModelStage model_stage = stage.model_stage;
+    schemas[model_stage] = state_schema(job_.models.at(model_stage.role), model_stage);
+  }
+  return schemas;
+}
+
 Decision Controller::refused(Decision decision, const Outlook& outlook,
                              const std::string& why) const {
   const bool fits =
@@ -212,7 +224,37 @@ Decision Controller::refused(Decision decision, const Outlook& outlook,
 
 void Controller::applied(const TransitionDag& dag, const TransitionReport& report) {
   plan_ = dag.to;
-  calibration_.observe(OpClass::kTransfer, ideal_makespan(dag, job_, cluster_), report.measured);
+  calibration_ = learned(calibration_, dag, report);
+  monitor_.forget("efficiency");
+}
+
+Decision Controller::recover(int step, const TransitionFailure& failure) {
+  Decision decision{.step = step, .trigger = Trigger::kFault, .trigger_detail = failure.reason};
+  decision.urgent = true;
+  pool_ = DevicePool(missing(pool_, DevicePool(failure.lost)));
+  if (missing(devices_of(plan_), pool_).empty()) {
+    decision.best = plan_;
+    decision.verdict = Verdict::kAdmitted;
+    decision.reason = "no device was lost: back to the plan in force before";
+    return decision;
+  }
+  const Expected<PlanChoice> choice =
+      choose_plan(job_, cluster_, pool_, calibration_, options_.planner, &plan_);
+  if (!choice) {
+    decision.verdict = Verdict::kStranded;
+    decision.reason = choice.error();
+    return decision;
+  }
+  decision.best = choice->best.plan;
+  decision.best_step = choice->best.latency.total;
+  decision.verdict = Verdict::kAdmitted;
+  decision.reason = "lost " + names(failure.lost) + ": the fastest plan on the " +
+                    std::to_string(pool_.size()) + " devices that are left";
+  return decision;
+}
+
+void Controller::recovered(const Plan& plan) {
+  plan_ = plan;
   monitor_.forget("efficiency");
 }
 

@@ -31,6 +31,11 @@ class Controller {
   Decision observe(const StepReport& report);
   // Must be called after an admitted transition was executed.
   void applied(const TransitionDag& dag, const TransitionReport& report);
+  // The plan to build from what survived a transition that failed at `step`: the one in force
+  // before it if its devices are all there, else the fastest that fits those that are left.
+  // kStranded if none does. The caller carries it out, and calls recovered().
+  Decision recover(int step, const TransitionFailure& failure);
+  void recovered(const Plan& plan);
 
   const Plan& plan() const { return plan_; }
   // Its workload is that of the next step.
@@ -53,6 +58,7 @@ class Controller {
   Decision replan(Decision decision, const Outlook& outlook) const;
   // The decision if `candidate` were the plan to move to.
   Decision consider(Decision decision, const Candidate& candidate) const;
+  std::map<ModelStage, StateSchema> schemas() const;
   // No transition: the job goes on if its plan can still run, else it is stranded.
   Decision refused(Decision decision, const Outlook& outlook, const std::string& why) const;
 

@@ -55,6 +55,26 @@ TEST_F(ControllerTest, NothingHappensWithoutATrigger) {
   }
 }
 
+TEST_F(ControllerTest, AFailedTransitionGoesBackIfAllDevicesAreThere) {
+  Controller controller = start(fastest(four_));
+  const Decision decision = controller.recover(3, {.reason = "0:1 is out of memory"});
+  EXPECT_EQ(decision.trigger, Trigger::kFault);
+  EXPECT_EQ(decision.verdict, Verdict::kAdmitted);
+  EXPECT_EQ(decision.best, fastest(four_));
+}
+
+TEST_F(ControllerTest, AFailedTransitionGoesOnWithTheDevicesThatAreLeft) {
+  Controller controller = start(fastest(four_));
+  const Decision decision = controller.recover(3, {.reason = "0:1 died", .lost = {{0, 1}}});
+  ASSERT_TRUE(decision.best);
+  EXPECT_FALSE(devices_of(*decision.best).contains({0, 1}));
+  EXPECT_THAT(decision.reason, HasSubstr("lost 0:1"));
+  controller.recovered(*decision.best);
+  EXPECT_EQ(controller.plan(), *decision.best);
+  const Decision hopeless = controller.recover(3, {"all died", {{0, 0}, {0, 2}, {0, 3}}});
+  EXPECT_EQ(hopeless.verdict, Verdict::kStranded);
+}
+
 TEST_F(ControllerTest, LostDevicesAreUrgentAndProfitIsWaived) {
   options_.gamma = 0;
   options_.enabled = false;

@@ -12,6 +12,8 @@ std::string to_string(Trigger trigger) {
       return "memory";
     case Trigger::kDrift:
       return "drift";
+    case Trigger::kFault:
+      return "fault";
   }
   throw Error(ErrorCode::kInternal, "unknown trigger");
 }

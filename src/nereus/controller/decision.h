@@ -10,7 +10,8 @@
 
 namespace nereus {
 
-enum class Trigger { kNone, kPoolChange, kMemory, kDrift };
+// kFault: a transition failed half-way.
+enum class Trigger { kNone, kPoolChange, kMemory, kDrift, kFault };
 // kNone: no trigger fired. kKept: replanned, nothing better. kRejected: better, but not worth it or
 // not feasible. kAdmitted: the transition runs. kStranded: no plan fits the devices that are left.
 enum class Verdict { kNone, kKept, kRejected, kAdmitted, kStranded };

@@ -94,4 +94,19 @@ double step_efficiency(const StepReport& report, const Plan& plan, const JobSpec
   return ideal / report.step_s;
 }
 
+Calibration learned(Calibration calibration, const TransitionDag& dag,
+                    const TransitionReport& report) {
+  for (const PrimitiveReport& measured : report.primitives) {
+    const Primitive& p = dag.primitives.at(static_cast<size_t>(measured.id));
+    const Seconds set_up = p.set_up * (1 / calibration.efficiency(OpClass::kSwitch));
+    const Seconds transfer = p.transfer * (1 / calibration.efficiency(OpClass::kTransfer));
+    if (set_up > transfer) {
+      calibration.observe(OpClass::kSwitch, p.set_up, measured.measured - transfer);
+    } else {
+      calibration.observe(OpClass::kTransfer, p.transfer, measured.measured - set_up);
+    }
+  }
+  return calibration;
+}
+
 }  // namespace nereus

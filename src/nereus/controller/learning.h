@@ -1,6 +1,7 @@
 // What a measured step teaches the cost model.
 #pragma once
 
+#include "nereus/cost/calibration.h"
 #include "nereus/job/job.h"
 
 namespace nereus {
@@ -10,6 +11,11 @@ namespace nereus {
 // most).
 Calibration learned(Calibration calibration, const StepReport& report, const Plan& plan,
                     const JobSpec& job, const Cluster& cluster);
+
+// `calibration` after a transition: one observation per primitive, of its set-up if that was the
+// larger part of its prediction, else of its transfer.
+Calibration learned(Calibration calibration, const TransitionDag& dag,
+                    const TransitionReport& report);
 
 // Ideal time of the executed step / its measured time.
 double step_efficiency(const StepReport& report, const Plan& plan, const JobSpec& job,

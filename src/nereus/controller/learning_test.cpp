@@ -64,5 +64,22 @@ TEST(Learning, UnexpectedResidentMemoryCountsAsTransient) {
             report.peak_bytes.at({0, 1}).count());
 }
 
+TEST(Learning, APrimitiveTeachesItsLargerPart) {
+  Calibration calibration;
+  calibration.observe(OpClass::kSwitch, Seconds(1), Seconds(1));
+  calibration.observe(OpClass::kTransfer, Seconds(1), Seconds(1));
+  TransitionDag dag;
+  dag.primitives.resize(2);
+  dag.primitives[0].set_up = dag.primitives[1].set_up = Seconds(1);
+  dag.primitives[1].transfer = Seconds(10);
+  TransitionReport report;
+  report.primitives = {{.id = 0, .measured = Seconds(2)}, {.id = 1, .measured = Seconds(22)}};
+  calibration = learned(calibration, dag, report);
+  EXPECT_LT(calibration.efficiency(OpClass::kSwitch), 1);
+  EXPECT_GT(calibration.efficiency(OpClass::kSwitch), 0.5);
+  EXPECT_LT(calibration.efficiency(OpClass::kTransfer), 1);
+  EXPECT_GT(calibration.efficiency(OpClass::kTransfer), 0.5);
+}
+
 }  // namespace
 }  // namespace nereus

@@ -15,7 +15,9 @@ class FakeJob final : public Job {
         cluster_(std::move(cluster)),
         plan_(std::move(plan)),
         steps_(steps),
-        lost_after_(lost_after) {}
+        lost_after_(lost_after) {
+    pool_after_first = all_devices(cluster_);
+  }
 
   Inventory inventory() const override { return {cluster_, all_devices(cluster_)}; }
   const Plan& plan() const override { return plan_; }
@@ -25,14 +27,26 @@ class FakeJob final : public Job {
     report.step = step_++;
     report.step_s = Seconds(0.1);
     report.workload = report.next_workload = job_.workload;
-    if (report.step != lost_after_) report.next_pool = all_devices(cluster_);
+    if (report.step != lost_after_) report.next_pool = pool_after_first;
     report.last = done();
     return report;
   }
   TransitionReport apply(const TransitionDag& dag) override {
-    plan_ = dag.to;
+    TransitionReport report;
+    if (dies_in_transition) {
+      report.failure = TransitionFailure{"device 0:0 died", {{0, 0}}};
+    } else {
+      plan_ = dag.to;
+    }
+    return report;
+  }
+  TransitionReport recover(const Plan& plan) override {
+    plan_ = plan;
     return {};
   }
+
+  bool dies_in_transition = false;
+  DevicePool pool_after_first;
 
  private:
   JobSpec job_;
@@ -48,6 +62,7 @@ class Counter final : public Recorder {
   explicit Counter(std::atomic<bool>* stop_after_first = nullptr) : stop_(stop_after_first) {}
   void write(const StepReport&, const Decision&) override { ++steps; }
   void write(int, const TransitionDag&, const TransitionReport&) override { ++transitions; }
+  void write(int, const Decision&) override { ++recoveries; }
   void at_boundary() override {
     ++boundaries;
     if (stop_ != nullptr) *stop_ = true;
@@ -55,6 +70,7 @@ class Counter final : public Recorder {
   int steps = 0;
   int transitions = 0;
   int boundaries = 0;
+  int recoveries = 0;
 
  private:
   std::atomic<bool>* stop_;
@@ -96,6 +112,23 @@ TEST_F(LoopTest, RunsToTheEnd) {
   EXPECT_EQ(counter.steps, 5);
   EXPECT_EQ(counter.boundaries, 5);
   EXPECT_EQ(counter.transitions, 0);
+}
+
+TEST_F(LoopTest, GoesOnWithWhatIsIntactAfterAFailedTransition) {
+  // Without 0:2 from the second step on the plan must change, and 0:0 dies while it does.
+  cluster_ = cpu_cluster(3, Bytes(64 << 20), 3);
+  for (StagePlan& stage : plan_.stages) stage.units = {{{0, 2}}, {{0, 0}}};
+  for (StagePlan& stage : plan_.stages) stage.layout = {1, 1};
+  FakeJob job(job_, cluster_, plan_, 4, -1);
+  job.dies_in_transition = true;
+  job.pool_after_first = DevicePool({{0, 0}, {0, 1}});
+  Controller controller(job_, cluster_, plan_, Calibration(), {.enabled = false});
+  Counter counter;
+  EXPECT_EQ(run_loop(job, controller, counter, stop_), LoopEnd::kFinished);
+  EXPECT_EQ(counter.transitions, 1);
+  EXPECT_EQ(counter.recoveries, 1);
+  EXPECT_EQ(devices_of(job.plan()), DevicePool({{0, 1}}));
+  EXPECT_EQ(controller.plan(), job.plan());
 }
 
 TEST_F(LoopTest, StopsAtTheNextBoundary) {

@@ -93,12 +93,23 @@ class TrainRecorder final : public Recorder {
 
   void write(int step, const TransitionDag& dag, const TransitionReport& report) override {
     record_.write_transition(step, dag, report);
+    if (report.failure) {
+      record_.write_event("fault", step, {{"message", report.failure->reason}});
+      progress_.message("  transition failed: " + report.failure->reason);
+      return;
+    }
     record_.write_plan(step + 1, dag.to);
     progress_.message("  transition of " + std::to_string(dag.primitives.size()) +
                       " primitives: predicted " + to_string(dag.makespan) + ", measured " +
                       to_string(report.measured) + ", moved " + to_string(report.moved) +
                       (report.verified ? ", verified bit-equal" : "") + "\n  now " +
                       short_plan(dag.to));
+  }
+
+  void write(int step, const Decision& recovery) override {
+    record_.write_decision(recovery);
+    progress_.message("  recovery: " + recovery.reason);
+    if (recovery.best) record_.write_plan(step + 1, *recovery.best);
   }
 
   void at_boundary() override {

@@ -32,9 +32,10 @@ std::ofstream reopen(const fs::path& file, int first_step) {
 
 fs::path plan_file(int number) { return fs::path("plans") / format_number(number, "%03.0f.json"); }
 
-Json primitive_event(const Primitive& primitive, const PrimitiveReport* measured) {
-  Json event = primitive;
-  event["text"] = to_string(primitive);
+Json primitive_event(const Primitive& primitive, std::span<const Emu> units,
+                     const PrimitiveReport* measured) {
+  Json event = primitive_json(primitive, units);
+  event["text"] = to_string(primitive, units);
   if (measured != nullptr) {
     event["measured_s"] = measured->measured;
     event["bytes_moved"] = measured->moved;
@@ -103,7 +104,7 @@ void RunDirectory::write_transition(int step, const TransitionDag& dag,
     for (const PrimitiveReport& candidate : report.primitives) {
       if (candidate.id == primitive.id) measured = &candidate;
     }
-    primitives.push_back(primitive_event(primitive, measured));
+    primitives.push_back(primitive_event(primitive, dag.units, measured));
   }
   write_event("transition", step,
               {{"from", dag.from},

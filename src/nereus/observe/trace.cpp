@@ -43,14 +43,14 @@ void TraceWriter::step(const StepReport& report, double end) {
 
 void TraceWriter::transition(int step, const TransitionDag& dag, const TransitionReport& report,
                              double end) {
-  double at = end - report.measured.count();
-  span(Row::kTransitions, "transition after step " + std::to_string(step), at,
+  const double begin = end - report.measured.count();
+  span(Row::kTransitions, "transition after step " + std::to_string(step), begin,
        report.measured.count(), {{"moved_bytes", report.moved}, {"verified", report.verified}});
   for (const PrimitiveReport& measured : report.primitives) {
     const Primitive& primitive = dag.primitives.at(static_cast<size_t>(measured.id));
-    span(Row::kTransitions, to_string(primitive), at, measured.measured.count(),
+    span(Row::kTransitions, to_string(primitive, dag.units), begin + measured.start.count(),
+         measured.measured.count(),
          {{"moved_bytes", measured.moved}, {"predicted_s", primitive.predicted}});
-    at += measured.measured.count();
   }
 }
 

@@ -14,6 +14,8 @@ class Ancestors final {
   explicit Ancestors(size_t nodes) : words_((nodes + 63) / 64), rows_(nodes * words_) {}
 
   Set of(int node) const { return {row(node), row(node) + words_}; }
+  // of(), into memory that is there already.
+  void copy(int node, Set& into) const { into.assign(row(node), row(node) + words_); }
   void set(int node, const Set& set) { std::ranges::copy(set, row(node)); }
   // Adds `node` and all that come before it.
   void join(Set& set, int node) const {

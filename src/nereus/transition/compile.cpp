@@ -31,8 +31,7 @@ bool keeps_a_unit(const StagePlan& from, const StagePlan& to) {
          });
 }
 
-TransitionDag finished(Draft draft, const ScheduleProblem& problem, const Schedule& schedule,
-                       const DeviceNumbers& numbers) {
+TransitionDag finished(Draft draft, const Schedule& schedule, const DeviceNumbers& numbers) {
   TransitionDag dag;
   dag.units = std::move(draft.units);
   dag.makespan = schedule.makespan;
@@ -44,8 +43,8 @@ TransitionDag finished(Draft draft, const ScheduleProblem& problem, const Schedu
     p.id = place[task];
     p.chunked = schedule.chunked[task];
     p.start = schedule.start[task];
-    p.predicted = problem.tasks[task].duration;
-    for (const int need : draft.needs[task]) {
+    p.predicted = draft.problem.tasks[task].duration;
+    for (const int need : draft.problem.tasks[task].needs) {
       dag.edges.push_back({place[need], p.id, EdgeKind::kState});
     }
   }
@@ -71,11 +70,10 @@ class TransitionCompiler::Impl {
                                   const TransitionOptions& options) {
     Passages passages = first_passages(from, to, options);
     while (true) {
-      Draft draft = drafter_.draft(from, to, passages);
-      const ScheduleProblem problem = drafter_.problem(from, draft, calibration, options.reserved);
-      const std::variant<Schedule, Stuck> result = schedule(problem);
+      Draft draft = drafter_.draft(from, to, passages, calibration, options.reserved);
+      const std::variant<Schedule, Stuck> result = schedule(draft.problem);
       if (const auto* schedule = std::get_if<Schedule>(&result)) {
-        TransitionDag dag = finished(std::move(draft), problem, *schedule, drafter_.numbers());
+        TransitionDag dag = finished(std::move(draft), *schedule, drafter_.numbers());
         dag.from = from;
         dag.to = to;
         verify(dag);
@@ -90,8 +88,8 @@ class TransitionCompiler::Impl {
 
   ScheduleProblem formulate(const Plan& from, const Plan& to, const Calibration& calibration,
                             const TransitionOptions& options) {
-    const Draft draft = drafter_.draft(from, to, first_passages(from, to, options));
-    return drafter_.problem(from, draft, calibration, options.reserved);
+    const Passages passages = first_passages(from, to, options);
+    return drafter_.draft(from, to, passages, calibration, options.reserved).problem;
   }
 
  private:

@@ -26,7 +26,8 @@ Totals totals(const Draft& draft) {
   std::vector<Seconds> end(draft.primitives.size());
   for (const Primitive& p : draft.primitives) {
     sum.moved += p.bytes_moved;
-    for (const int need : draft.needs[p.id]) end[p.id] = std::max(end[p.id], end[need]);
+    for (const int need : draft.problem.tasks[p.id].needs)
+      end[p.id] = std::max(end[p.id], end[need]);
     end[p.id] += p.set_up + p.transfer;
     sum.longest_path = std::max(sum.longest_path, end[p.id]);
   }
@@ -52,41 +53,52 @@ Drafter::Drafter(const JobSpec& job, const Cluster& cluster)
 }
 
 Draft Drafter::draft(const Plan& from, const Plan& to,
-                     const std::map<ModelStage, Passage>& passages) {
+                     const std::map<ModelStage, Passage>& passages, const Calibration& calibration,
+                     const std::map<DeviceId, Bytes>& reserved) {
   std::vector<ModelStage> order;
   for (const auto& [stage, passage] : passages) order.push_back(stage);
   std::ranges::sort(order, {}, [](ModelStage m) { return std::pair(m.stage, m.role); });
   Draft draft;
   for (const ModelStage stage : order) {
-    add_stage(draft, at(from, stage), at(to, stage), passages.at(stage));
+    add_stage(draft, at(from, stage), at(to, stage), passages.at(stage), calibration);
   }
+  fill_devices(draft.problem, from, reserved);
   return draft;
 }
 
-void Drafter::add_stage(Draft& draft, const StagePlan& from, const StagePlan& to, Passage passage) {
+void Drafter::add_stage(Draft& draft, const StagePlan& from, const StagePlan& to, Passage passage,
+                        const Calibration& calibration) {
   const int host = passage == Passage::kHostStaging ? staging_host(from).value() : 0;
   LocalDag local = compile_local(from, to, passage, draft.units, host);
-  const int first = static_cast<int>(draft.primitives.size());
-  draft.needs.resize(draft.needs.size() + local.primitives.size());
-  for (const auto& [need, id] : local.needs) draft.needs[first + id].push_back(first + need);
   StageTables& tables = tables_.at(from.model_stage);
+  std::vector<Task>& tasks = draft.problem.tasks;
+  const size_t first = tasks.size();
+  tasks.reserve(first + local.primitives.size());
+  draft.primitives.reserve(first + local.primitives.size());
   for (Primitive& p : local.primitives) {
     TransferCost cost = meter_.measure(p, draft.units, tables);
-    p.id += first;
+    p.id += static_cast<int>(first);
     p.bytes_moved = cost.moved;
     p.bytes_resident = cost.resident;
     p.set_up = cluster_.local.latency;
     p.transfer = cost.transfer;
+    tasks.push_back({predicted_duration(p, calibration),
+                     urgency(p.kind),
+                     uses_of(p, draft.units, cost),
+                     std::move(cost.nics),
+                     {}});
     draft.primitives.push_back(std::move(p));
-    draft.costs.push_back(std::move(cost));
+  }
+  for (const auto& [need, id] : local.needs) {
+    tasks[first + static_cast<size_t>(id)].needs.push_back(static_cast<int>(first) + need);
   }
 }
 
 bool Drafter::worth_fusing(const StagePlan& from, const StagePlan& to) {
   Draft chain;
-  add_stage(chain, from, to, Passage::kPrimitives);
+  add_stage(chain, from, to, Passage::kPrimitives, Calibration());
   Draft route;
-  add_stage(route, from, to, Passage::kRoute);
+  add_stage(route, from, to, Passage::kRoute, Calibration());
   if (chain.primitives.size() <= 1) return false;
   const Totals apart = totals(chain);
   const Totals fused = totals(route);
@@ -109,10 +121,8 @@ std::optional<int> Drafter::staging_host(const StagePlan& stage) {
   return std::nullopt;
 }
 
-ScheduleProblem Drafter::problem(const Plan& from, const Draft& draft,
-                                 const Calibration& calibration,
-                                 const std::map<DeviceId, Bytes>& reserved) {
-  ScheduleProblem problem;
+void Drafter::fill_devices(ScheduleProblem& problem, const Plan& from,
+                           const std::map<DeviceId, Bytes>& reserved) {
   problem.used.resize(static_cast<size_t>(numbers_.count()));
   problem.capacity.assign(problem.used.size(), cluster_.device.memory);
   for (int host = 0; host < static_cast<int>(cluster_.hosts.size()); ++host) {
@@ -129,20 +139,16 @@ ScheduleProblem Drafter::problem(const Plan& from, const Draft& draft,
       }
     }
   }
-  problem.tasks.reserve(draft.primitives.size());
-  for (const Primitive& p : draft.primitives) {
-    problem.tasks.push_back({predicted_duration(p, calibration), urgency(p.kind), uses_of(draft, p),
-                             draft.costs[p.id].nics, draft.needs[p.id]});
-  }
-  return problem;
 }
 
-std::vector<DeviceUse> Drafter::uses_of(const Draft& draft, const Primitive& primitive) {
-  std::vector<int> devices = draft.costs[primitive.id].senders;
+std::vector<DeviceUse> Drafter::uses_of(const Primitive& primitive, std::span<const Emu> units,
+                                        const TransferCost& cost) {
+  std::vector<int>& devices = touched_;
+  devices = cost.senders;
   for (const auto& [ids, holdings] :
        {std::pair(&primitive.targets, &taken_), std::pair(&primitive.frees, &freed_)}) {
     for (const int id : *ids) {
-      const Emu& unit = draft.units[id];
+      const Emu& unit = units[id];
       for (int index = 0; index < unit.layout.devices(); ++index) {
         devices.push_back(numbers_.of(unit.devices[index]));
         (*holdings)[devices.back()] = Holding{unit.layout, index};
@@ -155,8 +161,8 @@ std::vector<DeviceUse> Drafter::uses_of(const Draft& draft, const Primitive& pri
 
   StageTables& tables = tables_.at(primitive.model_stage);
   Bytes staging;
-  if (!draft.costs[primitive.id].nics.empty()) {
-    const Layout layout = draft.units[primitive.sources.front()].layout;
+  if (!cost.nics.empty()) {
+    const Layout layout = units[primitive.sources.front()].layout;
     staging = std::min(kStagingBuffer, tables.largest_layer({layout, 0})) * 2;
   }
   std::vector<DeviceUse> uses;

@@ -16,8 +16,7 @@ namespace nereus {
 struct Draft {
   EmuCollection units;
   std::vector<Primitive> primitives;  // ids are indices; by stage order, then role
-  std::vector<std::vector<int>> needs;
-  std::vector<TransferCost> costs;
+  ScheduleProblem problem;            // a task for each
 };
 
 // set_up and transfer of a primitive as they take in truth, by what was learned.
@@ -30,10 +29,9 @@ class Drafter final {
   Drafter(const Drafter&) = delete;
   Drafter& operator=(const Drafter&) = delete;
 
-  // The model-stages that change, each by its passage, in the order of `passages`' stages.
-  Draft draft(const Plan& from, const Plan& to, const std::map<ModelStage, Passage>& passages);
-  ScheduleProblem problem(const Plan& from, const Draft& draft, const Calibration& calibration,
-                          const std::map<DeviceId, Bytes>& reserved);
+  // The model-stages that change, each by its passage. `reserved` bytes of a device are taken.
+  Draft draft(const Plan& from, const Plan& to, const std::map<ModelStage, Passage>& passages,
+              const Calibration& calibration, const std::map<DeviceId, Bytes>& reserved);
 
   // True if one route moves fewer bytes than the four primitives would, or as many in less time.
   bool worth_fusing(const StagePlan& from, const StagePlan& to);
@@ -45,9 +43,13 @@ class Drafter final {
   const DeviceNumbers& numbers() const { return numbers_; }
 
  private:
-  void add_stage(Draft& draft, const StagePlan& from, const StagePlan& to, Passage passage);
-  std::vector<DeviceUse> uses_of(const Draft& draft, const Primitive& primitive);
+  void add_stage(Draft& draft, const StagePlan& from, const StagePlan& to, Passage passage,
+                 const Calibration& calibration);
+  std::vector<DeviceUse> uses_of(const Primitive& primitive, std::span<const Emu> units,
+                                 const TransferCost& cost);
   DeviceUse use_of(StageTables& tables, int device, Bytes staging) const;
+  void fill_devices(ScheduleProblem& problem, const Plan& from,
+                    const std::map<DeviceId, Bytes>& reserved);
 
   Cluster cluster_;
   DeviceNumbers numbers_;
@@ -56,6 +58,7 @@ class Drafter final {
   // Scratch of uses_of(), by device number.
   std::vector<std::optional<Holding>> taken_;
   std::vector<std::optional<Holding>> freed_;
+  std::vector<int> touched_;
 };
 
 }  // namespace nereus

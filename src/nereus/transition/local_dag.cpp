@@ -1,9 +1,9 @@
 #include "nereus/transition/local_dag.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <numeric>
-#include <unordered_map>
 #include <utility>
 
 namespace nereus {
@@ -22,6 +22,7 @@ Layout common_part(Layout a, Layout b) {
 // The sub-units that a unit is cut into: blocks of neighbouring ranks.
 EmuCollection blocks(const Emu& unit, Layout sub) {
   const Layout whole = unit.layout;
+  if (whole == sub) return {unit};
   EmuCollection parts;
   parts.reserve(static_cast<size_t>(whole.devices() / sub.devices()));
   for (int zero = 0; zero < whole.zero; zero += sub.zero) {
@@ -45,22 +46,33 @@ bool share_a_device(const Emu& a, const Emu& b) {
   return std::ranges::any_of(a.devices, [&](DeviceId d) { return index_of(b, d) >= 0; });
 }
 
-// Finds units by their devices.
+// Finds units by their first device.
 class UnitIndex {
  public:
-  void add(const Emu& unit, int number) { by_first_device_[key(unit)] = number; }
-  // The number of the unit that may be equal, or -1.
-  int find(const Emu& unit) const {
-    const auto found = by_first_device_.find(key(unit));
-    return found == by_first_device_.end() ? -1 : found->second;
+  // All devices of both plans.
+  UnitIndex(const StagePlan& from, const StagePlan& to) {
+    int hosts = 0;
+    for (const StagePlan* plan : {&from, &to}) {
+      for (const std::vector<DeviceId>& unit : plan->units) {
+        for (const DeviceId device : unit) {
+          hosts = std::max(hosts, device.host + 1);
+          stride_ = std::max(stride_, device.index + 1);
+        }
+      }
+    }
+    numbers_.assign(static_cast<size_t>(hosts * stride_), -1);
   }
+  void add(const Emu& unit, int number) { numbers_[place(unit)] = number; }
+  // The number of the unit that may be equal, or -1.
+  int find(const Emu& unit) const { return numbers_[place(unit)]; }
 
  private:
-  static uint64_t key(const Emu& unit) {
-    const DeviceId device = unit.devices.front();
-    return static_cast<uint64_t>(device.host) << 32 | static_cast<uint32_t>(device.index);
+  size_t place(const Emu& unit) const {
+    const DeviceId first = unit.devices.front();
+    return static_cast<size_t>(first.host * stride_ + first.index);
   }
-  std::unordered_map<uint64_t, int> by_first_device_;
+  int stride_ = 1;
+  std::vector<int> numbers_;
 };
 
 class LocalCompiler {
@@ -69,22 +81,26 @@ class LocalCompiler {
       : model_stage_(from.model_stage),
         sub_(common_part(from.layout, to.layout)),
         units_(units),
-        first_unit_(static_cast<int>(units.size())) {
-    UnitIndex index;
+        first_unit_(static_cast<int>(units.size())),
+        part_index_(from, to) {
+    units.reserve(units.size() + from.units.size() + to.units.size());
+    UnitIndex index(from, to);
     for (Emu& unit : units_of(from)) {
       before_.push_back(append(std::move(unit)));
       index.add(units_[before_.back()], before_.back());
     }
-    given_up_ = before_;
     for (Emu& unit : units_of(to)) {
       const int same = index.find(unit);
       if (same >= 0 && units_[same] == unit) {
         kept_.push_back(same);
-        std::erase(given_up_, same);
       } else {
         made_.push_back(append(std::move(unit)));
       }
     }
+    std::vector<bool> is_kept(before_.size());
+    for (const int unit : kept_) is_kept[unit - first_unit_] = true;
+    std::ranges::copy_if(before_, std::back_inserter(given_up_),
+                         [&](int unit) { return !is_kept[unit - first_unit_]; });
   }
 
   LocalDag primitives();
@@ -131,13 +147,13 @@ class LocalCompiler {
   Layout sub_;
   EmuCollection& units_;
   int first_unit_;
+  UnitIndex part_index_;  // into parts_
   std::vector<int> before_;
   std::vector<int> given_up_;
   std::vector<int> kept_;
   std::vector<int> made_;
 
   std::vector<Part> parts_;
-  UnitIndex part_index_;
   std::vector<int> survivors_;  // copies that stay until the new units are made
   std::vector<int> obsolete_;
   int last_copy_ = -1;  // if nothing survives: to copy from, then to destroy
@@ -170,11 +186,14 @@ void LocalCompiler::split() {
   for (const int unit : given_up_) {
     EmuCollection pieces = blocks(units_[unit], sub_);
     std::vector<int> matches(pieces.size(), -1);  // of each piece, the part that it is
+    bool any = false;
     for (size_t i = 0; i < pieces.size(); ++i) {
       const int part = part_index_.find(pieces[i]);
-      if (part >= 0 && parts_[part].unit == pieces[i]) matches[i] = part;
+      if (part < 0 || parts_[part].unit != pieces[i]) continue;
+      matches[i] = part;
+      any = true;
     }
-    if (std::ranges::count(matches, -1) == std::ssize(matches)) {
+    if (!any) {
       obsolete_.push_back(unit);
       continue;
     }

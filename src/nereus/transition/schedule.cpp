@@ -1,8 +1,10 @@
 #include "nereus/transition/schedule.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <queue>
+#include <span>
 #include <tuple>
 
 #include "nereus/transition/ancestors.h"
@@ -17,7 +19,7 @@ class Scheduler {
       : problem_(problem),
         ancestors_(problem.tasks.size()),
         open_needs_(problem.tasks.size()),
-        successors_(problem.tasks.size()),
+        first_successor_(problem.tasks.size() + 1),
         devices_(problem.used.size()),
         free_lanes_(problem.lanes),
         waiting_for_lanes_(problem.lanes.size()) {
@@ -25,11 +27,8 @@ class Scheduler {
     schedule_.chunked.resize(problem.tasks.size());
     schedule_.order.reserve(problem.tasks.size());
     schedule_.peak = problem.used;
-    for (int task = 0; task < static_cast<int>(problem.tasks.size()); ++task) {
-      open_needs_[task] = static_cast<int>(problem.tasks[task].needs.size());
-      for (const int need : problem.tasks[task].needs) successors_[need].push_back(task);
-      if (open_needs_[task] == 0) candidates_.push_back(task);
-    }
+    find_successors();
+    reserve_uses();
   }
 
   std::variant<Schedule, Stuck> run() {
@@ -58,20 +57,50 @@ class Scheduler {
     bool busy = false;
     std::vector<int> waiting_for_it;
     std::vector<int> waiting_for_memory;
-    std::vector<Use> uses;  // of started tasks, in order
+    // Of started tasks, in order: a part of uses_.
+    size_t first_use = 0;
+    size_t use_count = 0;
   };
   struct Shortage {
     int device = 0;
     Bytes needed;
     Bytes free;
   };
-  // Memory on one device before a task, in the worst execution, and the task's own rise there.
+  // If and how a task may start: what it then waits for, and the peaks that it causes.
   struct Admission {
     Ancestors::Set ancestors;
     std::vector<int> waits;
     std::vector<Bytes> peaks;  // by use of the task
     std::optional<Shortage> shortage;
   };
+
+  void find_successors() {
+    const auto tasks = static_cast<int>(problem_.tasks.size());
+    for (int task = 0; task < tasks; ++task) {
+      open_needs_[task] = static_cast<int>(problem_.tasks[task].needs.size());
+      if (open_needs_[task] == 0) candidates_.push_back(task);
+      for (const int need : problem_.tasks[task].needs) ++first_successor_[need + 1];
+    }
+    std::partial_sum(first_successor_.begin(), first_successor_.end(), first_successor_.begin());
+    successors_.resize(static_cast<size_t>(first_successor_.back()));
+    std::vector<int> next(first_successor_.begin(), first_successor_.end() - 1);
+    for (int task = 0; task < tasks; ++task) {
+      for (const int need : problem_.tasks[task].needs) successors_[next[need]++] = task;
+    }
+  }
+
+  void reserve_uses() {
+    for (const Task& task : problem_.tasks) {
+      for (const DeviceUse& use : task.uses) ++devices_[use.device].first_use;
+    }
+    size_t sum = 0;
+    for (Device& device : devices_) sum += std::exchange(device.first_use, sum);
+    uses_.resize(sum);
+  }
+
+  std::span<const Use> uses(int device) const {
+    return std::span(uses_).subspan(devices_[device].first_use, devices_[device].use_count);
+  }
 
   void start_candidates() {
     std::ranges::sort(candidates_, {},
@@ -89,25 +118,28 @@ class Scheduler {
       if (free_lanes_[nic.host] < nic.lanes) return waiting_for_lanes_[nic.host].push_back(id);
     }
     bool chunked = false;
-    Admission admission = admit(id, chunked);
-    if (admission.shortage) admission = admit(id, chunked = true);
-    if (admission.shortage) {
-      return devices_[admission.shortage->device].waiting_for_memory.push_back(id);
+    admit(id, chunked, admission_);
+    if (admission_.shortage) admit(id, chunked = true, admission_);
+    if (admission_.shortage) {
+      return devices_[admission_.shortage->device].waiting_for_memory.push_back(id);
     }
-    start(id, admission, chunked);
+    start(id, admission_, chunked);
   }
 
-  Admission admit(int id, bool chunked) const {
+  // Overwrites `admission`, whose memory is used again and again.
+  void admit(int id, bool chunked, Admission& admission) const {
     const Task& task = problem_.tasks[id];
-    Admission admission{ancestors_.of(id), {}, {}, {}};
+    ancestors_.copy(id, admission.ancestors);
+    admission.waits.clear();
+    admission.peaks.clear();
+    admission.shortage.reset();
     for (const int need : task.needs) ancestors_.join(admission.ancestors, need);
-    admission.peaks.reserve(task.uses.size());
     for (const DeviceUse& use : task.uses) {
       const Bytes rise = chunked ? use.chunked_rise : use.rise;
       const Bytes capacity = problem_.capacity[use.device];
       Bytes worst = worst_before(use.device, admission.ancestors);
       // Its device is idle, so every earlier task there has ended and may be waited for.
-      for (const Use& earlier : devices_[use.device].uses) {
+      for (const Use& earlier : uses(use.device)) {
         if (rise <= Bytes() || worst + rise <= capacity) break;
         if (Ancestors::contains(admission.ancestors, earlier.task)) continue;
         if (earlier.net >= std::max(earlier.rise, Bytes())) continue;
@@ -117,17 +149,16 @@ class Scheduler {
       }
       if (rise > Bytes() && worst + rise > capacity) {
         admission.shortage = Shortage{use.device, rise, capacity - worst};
-        return admission;
+        return;
       }
       admission.peaks.push_back(worst + rise);
     }
-    return admission;
   }
 
   // What was not waited for may have grown already, or not have shrunk yet.
   Bytes worst_before(int device, const Ancestors::Set& ancestors) const {
     Bytes worst = problem_.used[device];
-    for (const Use& use : devices_[device].uses) {
+    for (const Use& use : uses(device)) {
       worst += Ancestors::contains(ancestors, use.task) ? use.net : std::max(use.rise, Bytes());
     }
     return worst;
@@ -141,7 +172,8 @@ class Scheduler {
       const DeviceUse& use = task.uses[i];
       Device& device = devices_[use.device];
       device.busy = true;
-      device.uses.push_back({id, chunked ? use.chunked_rise : use.rise, use.net});
+      uses_[device.first_use + device.use_count++] = {id, chunked ? use.chunked_rise : use.rise,
+                                                      use.net};
       schedule_.peak[use.device] = std::max(schedule_.peak[use.device], admission.peaks[i]);
     }
     for (const NicUse& nic : task.nics) free_lanes_[nic.host] -= nic.lanes;
@@ -163,7 +195,8 @@ class Scheduler {
       free_lanes_[nic.host] += nic.lanes;
       retry(waiting_for_lanes_[nic.host]);
     }
-    for (const int successor : successors_[id]) {
+    for (int i = first_successor_[id]; i < first_successor_[id + 1]; ++i) {
+      const int successor = successors_[i];
       if (--open_needs_[successor] == 0) candidates_.push_back(successor);
     }
   }
@@ -181,18 +214,23 @@ class Scheduler {
     }
     std::ranges::sort(stuck.tasks, {},
                       [&](int task) { return std::pair(problem_.tasks[task].priority, task); });
-    const Shortage lack = admit(stuck.tasks.front(), /*chunked=*/true).shortage.value();
+    Admission admission;
+    admit(stuck.tasks.front(), /*chunked=*/true, admission);
+    const Shortage lack = admission.shortage.value();
     return {std::move(stuck.tasks), lack.device, lack.needed, lack.free};
   }
 
   const ScheduleProblem& problem_;
   Ancestors ancestors_;
   std::vector<int> open_needs_;
-  std::vector<std::vector<int>> successors_;
+  std::vector<int> first_successor_;  // by task, into successors_
+  std::vector<int> successors_;
   std::vector<Device> devices_;
+  std::vector<Use> uses_;
   std::vector<int> free_lanes_;
   std::vector<std::vector<int>> waiting_for_lanes_;
   std::vector<int> candidates_;
+  Admission admission_;
   // Ends of running tasks, earliest first; ties by task.
   std::priority_queue<std::pair<Seconds, int>, std::vector<std::pair<Seconds, int>>, std::greater<>>
       running_;

@@ -26,8 +26,10 @@ TransferMeter::TransferMeter(const Cluster& cluster, const DeviceNumbers& number
 
 TransferMeter::Load& TransferMeter::load(DeviceId device) {
   const int number = numbers_.of(device);
-  touched_.push_back(number);
-  return loads_[number];
+  Load& load = loads_[number];
+  if (!load.touched) touched_.push_back(number);
+  load.touched = true;
+  return load;
 }
 
 TransferCost TransferMeter::measure(const Primitive& primitive, std::span<const Emu> units,
@@ -124,9 +126,9 @@ void TransferMeter::send(DeviceId from, DeviceId to, Bytes bytes) {
 
 void TransferMeter::use_nic(DeviceId device) {
   Load& here = load(device);
-  touched_hosts_.push_back(device.host);
-  if (!here.sends_to_other_hosts) ++hosts_[device.host].devices;
-  here.sends_to_other_hosts = true;
+  if (here.uses_nic) return;
+  here.uses_nic = true;
+  if (hosts_[device.host].devices++ == 0) touched_hosts_.push_back(device.host);
 }
 
 TransferCost TransferMeter::summary() const {
@@ -145,13 +147,6 @@ TransferCost TransferMeter::summary() const {
     cost.transfer = std::max(cost.transfer, Seconds(bytes / bandwidth));
     cost.nics.push_back({host, lanes});
   }
-  const auto unique = [](auto& list, auto key) {
-    std::ranges::sort(list, {}, key);
-    const auto rest = std::ranges::unique(list, {}, key);
-    list.erase(rest.begin(), rest.end());
-  };
-  unique(cost.senders, std::identity());
-  unique(cost.nics, &NicUse::host);
   return cost;
 }
 

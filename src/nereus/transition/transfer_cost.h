@@ -47,13 +47,14 @@ class TransferMeter final {
     Seconds local;
     Seconds out;
     Seconds in;
-    bool sends_to_other_hosts = false;
+    bool touched = false;
+    bool uses_nic = false;
     int holder = -1;  // rank of a source unit
   };
   struct HostLoad {
     Bytes out;
     Bytes in;
-    int devices = 0;  // that use the NIC
+    int devices = 0;  // that use the NIC; 0: the host is not touched
   };
 
   void fetch(DeviceId to, int to_index, int resident, const OverlapTable& table, Bytes missing);

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <unordered_map>
+#include <utility>
 
 #include "nereus/base/error.h"
 #include "nereus/transition/ancestors.h"
@@ -9,46 +9,21 @@ namespace nereus {
 
 namespace {
 
-void check(bool good, const std::string& problem) {
-  if (!good) throw Error(ErrorCode::kInternal, "transition DAG: " + problem);
+[[noreturn]] void fail(const std::string& problem) {
+  throw Error(ErrorCode::kInternal, "transition DAG: " + problem);
 }
 
-// Finds units of the table by value.
-class UnitFinder {
- public:
-  explicit UnitFinder(std::span<const Emu> units) : units_(units) {
-    ids_.reserve(units.size());
-    for (size_t id = 0; id < units.size(); ++id) ids_.emplace(key(units[id]), id);
-  }
-  int find(const Emu& unit) const {
-    const auto [begin, end] = ids_.equal_range(key(unit));
-    for (auto entry = begin; entry != end; ++entry) {
-      if (units_[entry->second] == unit) return static_cast<int>(entry->second);
-    }
-    throw Error(ErrorCode::kInternal, "transition DAG: no unit " + to_string(unit));
-  }
-
- private:
-  static uint64_t key(const Emu& unit) {
-    const DeviceId first = unit.devices.front();
-    const uint64_t model_stage = static_cast<uint64_t>(unit.model_stage.role) * 8 +
-                                 static_cast<uint64_t>(unit.model_stage.stage);
-    return (model_stage * 1'000'003 + static_cast<uint64_t>(first.host)) * 1'000'003 +
-           static_cast<uint64_t>(first.index + 1);
-  }
-  std::span<const Emu> units_;
-  std::unordered_multimap<uint64_t, size_t> ids_;
+// What is known of a device for one model-stage.
+struct Ownership {
+  int owner = -1;     // the unit that holds it now
+  int freed_by = -1;  // the primitive that released it last
+  int first_of = -1;  // a unit of the table whose first device it is
 };
 
-// Which unit of a model-stage owns a device, and which primitive freed it before.
+// Ownership by model-stage and device, in one array.
 class Owners {
  public:
-  struct Entry {
-    int unit = -1;
-    int freed_by = -1;
-  };
-
-  explicit Owners(const TransitionDag& dag) {
+  explicit Owners(const TransitionDag& dag) : next_(dag.units.size(), -1) {
     for (const Emu& unit : dag.units) {
       for (const DeviceId device : unit.devices) {
         hosts_ = std::max(hosts_, device.host + 1);
@@ -57,18 +32,35 @@ class Owners {
     }
     for (const StagePlan& stage : dag.from.stages) stages_.push_back(stage.model_stage);
     entries_.resize(stages_.size() * static_cast<size_t>(hosts_ * stride_));
+    for (size_t id = 0; id < dag.units.size(); ++id) {
+      Ownership& first = at(dag.units[id].model_stage, dag.units[id].devices.front());
+      next_[id] = std::exchange(first.first_of, static_cast<int>(id));
+    }
   }
-  Entry& at(ModelStage model_stage, DeviceId device) {
+
+  Ownership& at(ModelStage model_stage, DeviceId device) {
     const auto stage = std::ranges::find(stages_, model_stage) - stages_.begin();
     return entries_.at(
         static_cast<size_t>((stage * hosts_ + device.host) * stride_ + device.index + 1));
+  }
+  // The number of a unit of the table.
+  int find(const TransitionDag& dag, const StagePlan& stage, const std::vector<DeviceId>& devices) {
+    int id = at(stage.model_stage, devices.front()).first_of;
+    while (id >= 0 && (dag.units[id].layout != stage.layout || dag.units[id].devices != devices)) {
+      id = next_[id];
+    }
+    if (id < 0) {
+      fail("no unit " + to_string(Emu{stage.model_stage, stage.layout, devices}));
+    }
+    return id;
   }
 
  private:
   int hosts_ = 0;
   int stride_ = 1;
   std::vector<ModelStage> stages_;
-  std::vector<Entry> entries_;
+  std::vector<Ownership> entries_;
+  std::vector<int> next_;  // by unit: another one with the same first device
 };
 
 // Replays the primitives in their order, and checks that the edges alone enforce what matters in
@@ -94,17 +86,16 @@ class Replay {
     }
     for (const Primitive& p : dag_.primitives) step(p);
     for (size_t unit = 0; unit < live_.size(); ++unit) {
-      check(live_[unit] == wanted_[unit], "it ends with" + std::string(live_[unit] ? " " : "out ") +
-                                              to_string(dag_.units[unit]) +
-                                              ", unlike the target plan");
+      if (live_[unit] == wanted_[unit]) continue;
+      fail("it ends with" + std::string(live_[unit] ? " " : "out ") + to_string(dag_.units[unit]) +
+           ", unlike the target plan");
     }
   }
 
  private:
   void refuse_unless(bool good, const Primitive& p, const char* problem) const {
     if (good) return;
-    check(false,
-          "primitive " + std::to_string(p.id) + " (" + to_string(p, dag_.units) + ") " + problem);
+    fail("primitive " + std::to_string(p.id) + " (" + to_string(p, dag_.units) + ") " + problem);
   }
 
   void find_ends();
@@ -133,16 +124,17 @@ class Replay {
 
 // What is live at the beginning and what is wanted at the end, of the model-stages that change.
 void Replay::find_ends() {
-  const UnitFinder finder(dag_.units);
   for (const StagePlan& before : dag_.from.stages) {
     const StagePlan& after = at(dag_.to, before.model_stage);
     if (before.layout == after.layout && before.units == after.units) continue;
-    for (const Emu& unit : units_of(before)) {
-      const int id = finder.find(unit);
+    for (const std::vector<DeviceId>& devices : before.units) {
+      const int id = owners_.find(dag_, before, devices);
       live_[id] = true;
-      for (const DeviceId device : unit.devices) owners_.at(unit.model_stage, device).unit = id;
+      for (const DeviceId device : devices) owners_.at(before.model_stage, device).owner = id;
     }
-    for (const Emu& unit : units_of(after)) wanted_[finder.find(unit)] = true;
+    for (const std::vector<DeviceId>& devices : after.units) {
+      wanted_[owners_.find(dag_, after, devices)] = true;
+    }
   }
 }
 
@@ -150,12 +142,14 @@ void Replay::collect_ancestors() {
   const auto count = static_cast<int>(dag_.primitives.size());
   std::vector<std::vector<int>> needs(dag_.primitives.size());
   for (const Edge& edge : dag_.edges) {
-    check(0 <= edge.from && edge.from < edge.to && edge.to < count,
-          "an edge goes back or out of the graph: cyclic");
+    if (edge.from < 0 || edge.from >= edge.to || edge.to >= count) {
+      fail("edge " + std::to_string(edge.from) + " → " + std::to_string(edge.to) +
+           " goes back or out of the graph: cyclic");
+    }
     needs[edge.to].push_back(edge.from);
   }
   for (int id = 0; id < count; ++id) {
-    check(dag_.primitives[id].id == id, "ids are not 0 … n-1 in order");
+    if (dag_.primitives[id].id != id) fail("ids are not 0 … n-1 in order");
     Ancestors::Set set = ancestors_.of(id);
     for (const int need : needs[id]) ancestors_.join(set, need);
     ancestors_.set(id, set);
@@ -187,13 +181,11 @@ void Replay::check_shape(const Primitive& p) const {
   refuse_unless(frees_all, p, "must free its sources");
   if (p.kind != PrimitiveKind::kSplit && p.kind != PrimitiveKind::kMerge) return;
   const auto devices = [&](const std::vector<int>& ids) {
-    std::vector<DeviceId> all;
-    for (const int id : ids) {
-      all.insert(all.end(), dag_.units[id].devices.begin(), dag_.units[id].devices.end());
-    }
-    std::ranges::sort(all);
-    return all;
+    size_t sum = 0;
+    for (const int id : ids) sum += dag_.units[id].devices.size();
+    return sum;
   };
+  // As many as it frees, and take() refuses those that another unit owns.
   refuse_unless(devices(p.sources) == devices(p.targets), p, "must stay on its devices");
 }
 
@@ -220,9 +212,9 @@ void Replay::give(const Primitive& p, int unit) {
   }
   live_[unit] = false;
   for (const DeviceId device : dag_.units[unit].devices) {
-    Owners::Entry& owner = owners_.at(p.model_stage, device);
-    if (owner.unit == unit) owner.unit = -1;
-    owner.freed_by = p.id;
+    Ownership& held = owners_.at(p.model_stage, device);
+    if (held.owner == unit) held.owner = -1;
+    held.freed_by = p.id;
   }
 }
 
@@ -231,12 +223,12 @@ void Replay::take(const Primitive& p, int unit) {
   refuse_unless(dag_.units[unit].model_stage == p.model_stage, p, "mixes model-stages");
   live_[unit] = true;
   for (const DeviceId device : dag_.units[unit].devices) {
-    Owners::Entry& owner = owners_.at(p.model_stage, device);
-    const bool hand_over = owner.unit >= 0 && std::ranges::count(p.sources, owner.unit) > 0;
-    refuse_unless(owner.unit < 0 || hand_over, p, "takes a device that another unit owns");
-    refuse_unless(owner.freed_by == p.id || waits(p, owner.freed_by), p,
+    Ownership& held = owners_.at(p.model_stage, device);
+    const bool hand_over = held.owner >= 0 && std::ranges::count(p.sources, held.owner) > 0;
+    refuse_unless(held.owner < 0 || hand_over, p, "takes a device that another unit owns");
+    refuse_unless(held.freed_by == p.id || waits(p, held.freed_by), p,
                   "does not wait until its device is free");
-    owner.unit = unit;
+    held.owner = unit;
   }
 }
 
