@@ -45,6 +45,18 @@ TEST(StateBytes, OfOneDeviceIsTheWholeModel) {
             state_bytes(schema, {1, 1}, 0));
 }
 
+TEST(StateBytes, OptimizerStateIsCountedOnceUnderZero) {
+  const StateSchema schema = state_schema(small_model(DType::kBFloat16), kActorTraining);
+  const auto of_unit = [&](Layout layout) {
+    Bytes sum;
+    for (int i = 0; i < layout.devices(); ++i) sum += state_bytes(schema, layout, i);
+    return sum.count();
+  };
+  const int64_t elements = parameter_count(small_model(DType::kBFloat16).spec);
+  EXPECT_EQ(of_unit({}), elements * (2 + 12));
+  EXPECT_EQ(of_unit({.zero = 3}), elements * (3 * 2 + 12));
+}
+
 TEST(Emu, SharesShardsOnlyAtTheSamePlaceOfTheSameLayout) {
   const Emu training{kActorTraining, {2, 1}, {{0, 0}, {0, 1}}};
   const Emu same{kActorGeneration, {2, 1}, {{0, 0}, {0, 2}}};
@@ -60,6 +72,8 @@ TEST(Emu, SurvivesJson) {
   const Emu emu{kActorTraining, {2, 1}, {{0, 0}, {1, 1}}};
   EXPECT_EQ(Json(emu).get<Emu>(), emu);
   EXPECT_EQ(Json(emu)["devices"], (Json{"0:0", "1:1"}));
+  const Emu sharded{kActorTraining, {2, 1, 2, 2}, {{0, 0}, {0, 1}, {0, 2}, {0, 3}}};
+  EXPECT_EQ(Json(sharded).get<Emu>(), sharded);
   EXPECT_EQ(to_string(emu), "actor/training tp2·pp1 [0:0 1:1]");
 }
 
