@@ -148,6 +148,8 @@ struct ClusterConfig {
   Bytes memory_per_device;
   int cores = 0;
   int hosts = 1;
+  Bytes host_memory;
+  Bytes link_bandwidth;
 };
 
 struct AdaptationConfig {
@@ -159,6 +161,7 @@ struct AdaptationConfig {
   double headroom = 0.1;
   bool allow_recompute = true;
   bool verify = true;
+  std::string transition = "boundary";
 };
 
 struct Config {

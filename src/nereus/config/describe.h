@@ -130,6 +130,10 @@ void describe_cluster(ClusterConfig& cluster, V& visit) {
         "What a plan may use of each, enforced; required for cpu.");
   visit("cluster.cores", cluster.cores, "Cores that virtual devices share; 0: as found.");
   visit("cluster.hosts", cluster.hosts, "Hosts. `nereus plan` takes any number, training one.");
+  visit("cluster.host_memory", cluster.host_memory,
+        "Memory of a host in which a transition may park state; 0: as much as its devices have.");
+  visit("cluster.link_bandwidth", cluster.link_bandwidth,
+        "Bytes a second between virtual devices, as over a slow network; 0: full speed.");
 }
 
 template <class V>
@@ -149,6 +153,8 @@ void describe_adaptation(AdaptationConfig& adaptation, V& visit) {
         "Plans may trade time for activation memory.");
   visit("adaptation.verify", adaptation.verify,
         "Prove with hashes that a transition changed no bit of the training state.");
+  visit("adaptation.transition", adaptation.transition,
+        "boundary: between steps; overlapped: beside the next step's generation where that fits.");
 }
 
 // Calls visit(key, field, meaning) for every option, in the order of the reference page.

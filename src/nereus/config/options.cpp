@@ -80,11 +80,16 @@ Cluster to_cluster(const Config& config) {
   if (wanted.device == "cpu") {
     cluster = cpu_cluster(wanted.devices, wanted.memory_per_device,
                           wanted.cores == 0 ? found : wanted.cores);
+    if (wanted.link_bandwidth.count() > 0) {
+      cluster.in_host.bandwidth = static_cast<double>(wanted.link_bandwidth.count());
+    }
   } else {
     cluster = named_cluster("h200x8", 1);
-    cluster.hosts[0] = {wanted.devices, static_cast<double>(wanted.devices)};
+    cluster.hosts[0].devices = wanted.devices;
+    cluster.hosts[0].full_speed_devices = wanted.devices;
     if (wanted.memory_per_device.count() > 0) cluster.device.memory = wanted.memory_per_device;
   }
+  if (wanted.host_memory.count() > 0) cluster.hosts[0].memory = wanted.host_memory;
   cluster.hosts.resize(static_cast<size_t>(wanted.hosts), cluster.hosts[0]);
   return cluster;
 }
@@ -131,6 +136,7 @@ LiveOptions to_live_options(const Config& config) {
   options.seed = static_cast<uint64_t>(config.trainer.seed);
   options.failure_directory = run_directory(config);
   options.verify_transitions = config.adaptation.verify;
+  options.link_bandwidth = static_cast<double>(config.cluster.link_bandwidth.count());
   return options;
 }
 
@@ -139,6 +145,7 @@ ControllerOptions to_controller_options(const Config& config) {
   return {.enabled = adaptation.enabled,
           .gamma = adaptation.gamma,
           .min_gain = adaptation.min_gain,
+          .overlap = adaptation.transition == "overlapped",
           .monitor = {.length_threshold = adaptation.length_threshold,
                       .efficiency_threshold = adaptation.efficiency_threshold},
           .planner = {.headroom = adaptation.headroom,

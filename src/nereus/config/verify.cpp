@@ -167,6 +167,10 @@ void verify_cluster(const Config& config) {
   if (cluster.device == "cpu" && cluster.memory_per_device.count() == 0) {
     refuse("cluster.memory_per_device is missing: virtual CPU devices need one, e.g. 48MiB");
   }
+  if (cluster.device != "cpu" && cluster.link_bandwidth.count() > 0) {
+    refuse("cluster.link_bandwidth slows down virtual CPU devices only: leave it out for " +
+           cluster.device);
+  }
   schedule("supply", config.supply.counts, 0);
   for (const auto& [step, count] : config.supply.counts.entries) {
     if (count > int64_t{cluster.devices} * cluster.hosts) {
@@ -210,6 +214,7 @@ void verify(const Config& config) {
   verify_trainer(config.trainer);
   verify_cluster(config);
   verify_plan(config.plan);
+  one_of("adaptation.transition", config.adaptation.transition, {"boundary", "overlapped"});
   at_least(0, "adaptation.gamma", config.adaptation.gamma);
   positive("adaptation.length_threshold", config.adaptation.length_threshold);
   positive("adaptation.efficiency_threshold", config.adaptation.efficiency_threshold);

@@ -62,8 +62,9 @@ Controller::Controller(JobSpec job, Cluster cluster, Plan plan, Calibration cali
       monitor_(options_.monitor) {}
 
 Decision Controller::observe(const StepReport& report) {
-  calibration_ = learned(calibration_, report, plan_, job_, cluster_);
-  const double efficiency = step_efficiency(report, plan_, job_, cluster_);
+  // A step beside which a transition ran had two plans, and is no measure of either.
+  const bool one_plan = !report.transition;
+  if (one_plan) calibration_ = learned(calibration_, report, plan_, job_, cluster_);
   job_.workload = report.next_workload;
   job_.workload.response_mean =
       std::min(job_.workload.response_mean, static_cast<double>(job_.workload.response_limit));
@@ -71,9 +72,11 @@ Decision Controller::observe(const StepReport& report) {
   Decision decision{.step = report.step, .gamma = options_.gamma};
   decision.signals = {
       {"response_length", job_.workload.response_mean},
-      {"efficiency", efficiency},
       {"devices", report.next_pool.size()},
       {"peak_share", peak_share(predict_memory(plan_, job_, calibration_), cluster_)}};
+  if (one_plan) {
+    decision.signals["efficiency"] = step_efficiency(report, plan_, job_, cluster_);
+  }
   if (report.last) {
     decision.reason = "that was the last step";
     return decision;
@@ -171,14 +174,8 @@ Decision Controller::consider(Decision decision, const Candidate& candidate) con
   }
   // Devices are interchangeable: each gets the part of which it holds most already.
   decision.best = relabel_for_residency(plan_, candidate.plan, schemas(), pool_);
-  Expected<TransitionDag> dag =
-      compile_transition(plan_, *decision.best, job_, cluster_, calibration_);
-  if (!dag) {
-    decision.verdict = Verdict::kRejected;
-    decision.reason = "no admissible transition: " + dag.error();
-    return decision;
-  }
-  decision.transition_s = dag->makespan;
+  decision = compiled(std::move(decision));
+  if (!decision.transition) return decision;
   const Seconds budget = decision.gain_s * (decision.gamma * decision.horizon);
   const bool pays = decision.gamma > 0 && decision.transition_s <= budget;
   if (decision.urgent) {
@@ -191,8 +188,55 @@ Decision Controller::consider(Decision decision, const Candidate& candidate) con
                       to_string(decision.transition_s) + (pays ? ": admitted" : ": rejected");
   }
   decision.verdict = pays || decision.urgent ? Verdict::kAdmitted : Verdict::kRejected;
-  if (decision.verdict == Verdict::kAdmitted) decision.transition = std::move(*dag);
+  if (decision.verdict != Verdict::kAdmitted) decision.transition.reset();
   return decision;
+}
+
+Decision Controller::compiled(Decision decision) const {
+  const Seconds generation =
+      predict_step(plan_, job_, cluster_, calibration_).nodes.front().predicted;
+  std::optional<TransitionDag> beside;
+  if (options_.overlap) beside = compile_beside_generation(*decision.best);
+  if (beside) {
+    decision.overlapped = true;
+    decision.hidden_s = std::min(beside->makespan, generation);
+    decision.transition_s = beside->makespan - decision.hidden_s;
+    decision.transition = std::move(beside);
+    return decision;
+  }
+  Expected<TransitionDag> dag =
+      compile_transition(plan_, *decision.best, job_, cluster_, calibration_);
+  if (!dag) {
+    decision.verdict = Verdict::kRejected;
+    decision.reason = "no admissible transition: " + dag.error();
+    return decision;
+  }
+  decision.transition_s = dag->makespan;
+  decision.transition = *std::move(dag);
+  return decision;
+}
+
+// Generation goes on in its units, and needs its memory; everything else moves. Nothing if devices
+// of the plan are going, or if the step would not fit half-way.
+std::optional<TransitionDag> Controller::compile_beside_generation(const Plan& target) const {
+  constexpr ModelStage kGeneration{Role::kActor, Stage::kGeneration};
+  if (!missing(devices_of(plan_), pool_).empty()) return std::nullopt;
+  Plan half_way = target;
+  for (StagePlan& stage : half_way.stages) {
+    if (stage.model_stage == kGeneration) stage = at(plan_, kGeneration);
+  }
+  const MemoryPrediction memory = predict_memory(half_way, job_, calibration_);
+  if (!memory_violations(memory, cluster_, options_.planner.headroom / 2).empty()) {
+    return std::nullopt;
+  }
+  TransitionOptions options;
+  for (const MemoryEntry& entry : memory.entries) {
+    if (entry.resident || entry.model_stage != kGeneration) continue;
+    options.reserved[entry.device] += entry.bytes * calibration_.memory_factor();
+  }
+  auto dag = compile_transition(plan_, half_way, job_, cluster_, calibration_, options);
+  if (!dag || dag->empty()) return std::nullopt;
+  return *std::move(dag);
 }
 
 std::map<ModelStage, StateSchema> Controller::schemas() const {
@@ -222,9 +266,9 @@ Decision Controller::refused(Decision decision, const Outlook& outlook,
   return decision;
 }
 
-void Controller::applied(const TransitionDag& dag, const TransitionReport& report) {
-  plan_ = dag.to;
-  calibration_ = learned(calibration_, dag, report);
+void Controller::applied(const Decision& decision, const TransitionReport& report) {
+  plan_ = decision.best.value();
+  calibration_ = learned(calibration_, decision.transition.value(), report);
   monitor_.forget("efficiency");
 }
 

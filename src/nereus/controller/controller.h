@@ -16,6 +16,8 @@ struct ControllerOptions {
   double gamma = 0.5;   // payback: transition ≤ gamma · H · gain; 0: urgent ones only
   // A gain below this share of the step is noise, not a reason to move.
   double min_gain = 0.02;
+  // Move what generation does not use while it runs, if memory admits it.
+  bool overlap = false;
   MonitorOptions monitor;
   PlannerOptions planner;
 };
@@ -29,8 +31,8 @@ class Controller {
 
   // Learns from the report, and decides what happens before the next step.
   Decision observe(const StepReport& report);
-  // Must be called after an admitted transition was executed.
-  void applied(const TransitionDag& dag, const TransitionReport& report);
+  // Must be called after the transition of an admitted decision was executed.
+  void applied(const Decision& decision, const TransitionReport& report);
   // The plan to build from what survived a transition that failed at `step`: the one in force
   // before it if its devices are all there, else the fastest that fits those that are left.
   // kStranded if none does. The caller carries it out, and calls recovered().
@@ -58,6 +60,10 @@ class Controller {
   Decision replan(Decision decision, const Outlook& outlook) const;
   // The decision if `candidate` were the plan to move to.
   Decision consider(Decision decision, const Candidate& candidate) const;
+  // The decision with its transition, boundary or overlapped, and what it costs; or why there is
+  // none.
+  Decision compiled(Decision decision) const;
+  std::optional<TransitionDag> compile_beside_generation(const Plan& target) const;
   std::map<ModelStage, StateSchema> schemas() const;
   // No transition: the job goes on if its plan can still run, else it is stranded.
   Decision refused(Decision decision, const Outlook& outlook, const std::string& why) const;

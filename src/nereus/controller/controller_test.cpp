@@ -36,7 +36,7 @@ class ControllerTest : public testing::Test {
   }
   // Carries an admitted transition out, as fast as predicted.
   static void apply(Controller& controller, const Decision& decision) {
-    controller.applied(*decision.transition, {.measured = decision.transition_s});
+    controller.applied(decision, {.measured = decision.transition_s});
   }
 
   JobSpec job_ = stories_job();
@@ -53,6 +53,39 @@ TEST_F(ControllerTest, NothingHappensWithoutATrigger) {
     EXPECT_EQ(decision.trigger, Trigger::kNone);
     EXPECT_EQ(decision.verdict, Verdict::kNone);
   }
+}
+
+// Devices that come back, with room to move: the training state goes beside generation.
+TEST_F(ControllerTest, MovesBesideGenerationWhereMemoryAdmitsIt) {
+  options_.overlap = true;
+  options_.gamma = 100;
+  Controller controller = start(fastest(kTwo));
+  EXPECT_EQ(observe(controller, 0, kTwo).verdict, Verdict::kKept);
+  const Decision decision = observe(controller, 1, four_);
+  ASSERT_EQ(decision.verdict, Verdict::kAdmitted) << decision.reason;
+  ASSERT_TRUE(decision.overlapped);
+  EXPECT_GT(decision.hidden_s, Seconds());
+  constexpr ModelStage kGeneration{Role::kActor, Stage::kGeneration};
+  EXPECT_EQ(at(decision.transition->to, kGeneration), at(controller.plan(), kGeneration));
+  for (const StagePlan& stage : decision.best->stages) {
+    if (stage.model_stage == kGeneration) continue;
+    EXPECT_EQ(at(decision.transition->to, stage.model_stage), stage);
+  }
+  StepReport next = report_of(2, controller.plan(), job_, cluster_, four_, truth_);
+  next.transition = TransitionReport{};
+  controller.applied(decision, *next.transition);
+  EXPECT_EQ(controller.plan(), *decision.best);
+  const Calibration before = controller.calibration();
+  controller.observe(next);
+  EXPECT_EQ(controller.calibration(), before) << "a step with two plans measures neither";
+}
+
+TEST_F(ControllerTest, WaitsForTheBoundaryIfDevicesOfThePlanGo) {
+  options_.overlap = true;
+  Controller controller = start(fastest(four_));
+  const Decision decision = observe(controller, 0, kTwo);
+  ASSERT_EQ(decision.verdict, Verdict::kAdmitted) << decision.reason;
+  EXPECT_FALSE(decision.overlapped);
 }
 
 TEST_F(ControllerTest, AFailedTransitionGoesBackIfAllDevicesAreThere) {

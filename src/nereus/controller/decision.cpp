@@ -45,6 +45,8 @@ void to_json(Json& j, const Decision& decision) {
        {"best_step_s", decision.best_step},
        {"best", decision.best ? Json(*decision.best) : Json()},
        {"transition_s", decision.transition_s},
+       {"overlapped", decision.overlapped},
+       {"hidden_s", decision.hidden_s},
        {"gain_s", decision.gain_s},
        {"horizon", decision.horizon},
        {"gamma", decision.gamma},

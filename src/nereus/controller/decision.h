@@ -25,9 +25,11 @@ struct Decision {
   Seconds current_step;  // predicted, plan in force, next workload
   Seconds best_step;     // predicted, plan considered
   std::optional<Plan> best;
-  Seconds transition_s;  // predicted
-  Seconds gain_s;        // current_step - best_step
-  double horizon = 0;    // H: expected steps until the signal's next crossing
+  Seconds transition_s;     // predicted: how long the job will wait for it
+  bool overlapped = false;  // it runs beside the next step's generation,
+  Seconds hidden_s;         // which hides this much of it
+  Seconds gain_s;           // current_step - best_step
+  double horizon = 0;       // H: expected steps until the signal's next crossing
   double gamma = 0;
   Verdict verdict = Verdict::kNone;
   std::string reason;                       // a sentence with the numbers

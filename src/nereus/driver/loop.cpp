@@ -1,25 +1,24 @@
 #include "nereus/driver/loop.h"
 
+#include <optional>
+#include <utility>
+
 namespace nereus {
 
 namespace {
 
-// Carries out a transition. If it fails, the job goes on in a plan made from what is intact; false
-// if there is none.
-bool carry_out(int step, const TransitionDag& dag, Job& job, Controller& controller,
-               Recorder& recorder) {
-  TransitionReport done = job.apply(dag);
-  recorder.write(step, dag, done);
-  if (!done.failure) {
-    controller.applied(dag, done);
-    return true;
-  }
+// After a transition was executed. If it failed, the job goes on in a plan made from what is
+// intact; false if there is none.
+bool settle(int step, const Decision& decision, TransitionReport done, Job& job,
+            Controller& controller, Recorder& recorder) {
+  recorder.write(step, decision, done);
+  if (!done.failure) controller.applied(decision, done);
   while (done.failure) {
-    const Decision decision = controller.recover(step, *done.failure);
-    recorder.write(step, decision);
-    if (decision.verdict == Verdict::kStranded) return false;
-    done = job.recover(*decision.best);
-    if (!done.failure) controller.recovered(*decision.best);
+    const Decision recovery = controller.recover(step, *done.failure);
+    recorder.write(step, recovery);
+    if (recovery.verdict == Verdict::kStranded) return false;
+    done = job.recover(*recovery.best);
+    if (!done.failure) controller.recovered(*recovery.best);
   }
   return true;
 }
@@ -28,15 +27,28 @@ bool carry_out(int step, const TransitionDag& dag, Job& job, Controller& control
 
 LoopEnd run_loop(Job& job, Controller& controller, Recorder& recorder,
                  const std::atomic<bool>& stop) {
+  std::optional<Decision> overlapped;  // its transition runs beside the next step
   while (!job.done()) {
     if (stop) return LoopEnd::kStopped;
     const StepReport report = job.run_step();
+    if (report.transition) {
+      const Decision made = *std::exchange(overlapped, std::nullopt);
+      if (!settle(report.step, made, *report.transition, job, controller, recorder)) {
+        return LoopEnd::kStranded;
+      }
+      if (report.transition->failure) continue;
+    }
     const Decision decision = controller.observe(report);
     recorder.write(report, decision);
     if (decision.verdict == Verdict::kStranded) return LoopEnd::kStranded;
-    if (decision.transition &&
-        !carry_out(report.step, *decision.transition, job, controller, recorder)) {
-      return LoopEnd::kStranded;
+    if (decision.transition && decision.overlapped) {
+      job.overlap(*decision.transition, *decision.best);
+      overlapped = decision;
+    } else if (decision.transition) {
+      TransitionReport done = job.apply(*decision.transition);
+      if (!settle(report.step, decision, std::move(done), job, controller, recorder)) {
+        return LoopEnd::kStranded;
+      }
     }
     recorder.at_boundary();
   }

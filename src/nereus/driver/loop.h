@@ -13,7 +13,8 @@ class Recorder {
  public:
   virtual ~Recorder() = default;
   virtual void write(const StepReport& report, const Decision& decision) = 0;
-  virtual void write(int step, const TransitionDag& dag, const TransitionReport& report) = 0;
+  // The transition of an admitted decision was executed, or failed.
+  virtual void write(int step, const Decision& decision, const TransitionReport& report) = 0;
   // How the job goes on after a transition that failed.
   virtual void write(int step, const Decision& recovery) = 0;
   // The job is between two steps, in the plan it will go on with.

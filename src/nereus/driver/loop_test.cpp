@@ -24,6 +24,16 @@ class FakeJob final : public Job {
   bool done() const override { return step_ == steps_; }
   StepReport run_step() override {
     StepReport report;
+    if (overlapped_) {
+      report.transition = TransitionReport{};
+      if (dies_in_transition) {
+        report.transition->failure = TransitionFailure{"device 0:0 died", {{0, 0}}};
+        report.step = step_;
+        overlapped_.reset();
+        return report;
+      }
+      plan_ = *std::exchange(overlapped_, std::nullopt);
+    }
     report.step = step_++;
     report.step_s = Seconds(0.1);
     report.workload = report.next_workload = job_.workload;
@@ -40,6 +50,7 @@ class FakeJob final : public Job {
     }
     return report;
   }
+  void overlap(TransitionDag, Plan to) override { overlapped_ = std::move(to); }
   TransitionReport recover(const Plan& plan) override {
     plan_ = plan;
     return {};
@@ -49,6 +60,7 @@ class FakeJob final : public Job {
   DevicePool pool_after_first;
 
  private:
+  std::optional<Plan> overlapped_;
   JobSpec job_;
   Cluster cluster_;
   Plan plan_;
@@ -61,7 +73,7 @@ class Counter final : public Recorder {
  public:
   explicit Counter(std::atomic<bool>* stop_after_first = nullptr) : stop_(stop_after_first) {}
   void write(const StepReport&, const Decision&) override { ++steps; }
-  void write(int, const TransitionDag&, const TransitionReport&) override { ++transitions; }
+  void write(int, const Decision&, const TransitionReport&) override { ++transitions; }
   void write(int, const Decision&) override { ++recoveries; }
   void at_boundary() override {
     ++boundaries;
@@ -129,6 +141,41 @@ TEST_F(LoopTest, GoesOnWithWhatIsIntactAfterAFailedTransition) {
   EXPECT_EQ(counter.recoveries, 1);
   EXPECT_EQ(devices_of(job.plan()), DevicePool({{0, 1}}));
   EXPECT_EQ(controller.plan(), job.plan());
+}
+
+// A device joins after the first step.
+class OverlapTest : public LoopTest {
+ protected:
+  LoopEnd run_with_a_new_device(bool dies) {
+    job_.workload.response_limit = 64;
+    cluster_ = cpu_cluster(2, Bytes(64 << 20), 2);
+    plan_ = choose_plan(job_, cluster_, DevicePool({{0, 0}}), Calibration(), {})->best.plan;
+    FakeJob job(job_, cluster_, plan_, 4, -1);
+    job.dies_in_transition = dies;
+    Controller controller(job_, cluster_, plan_, Calibration(),
+                          {.gamma = 1e6, .min_gain = -1e6, .overlap = true});
+    // The controller believes that the device was not there before.
+    Json state = controller.save();
+    state["pool"] = DevicePool({{0, 0}});
+    controller.restore(state);
+    const LoopEnd end = run_loop(job, controller, counter_, stop_);
+    EXPECT_EQ(controller.plan(), job.plan());
+    return end;
+  }
+  Counter counter_;
+};
+
+TEST_F(OverlapTest, SettlesATransitionAfterTheStepBesideWhichItRan) {
+  EXPECT_EQ(run_with_a_new_device(false), LoopEnd::kFinished);
+  EXPECT_EQ(counter_.steps, 4);
+  EXPECT_EQ(counter_.transitions, 1);
+  EXPECT_EQ(counter_.recoveries, 0);
+}
+
+TEST_F(OverlapTest, RepeatsTheStepInWhichItFailed) {
+  EXPECT_EQ(run_with_a_new_device(true), LoopEnd::kFinished);
+  EXPECT_EQ(counter_.steps, 4);
+  EXPECT_EQ(counter_.recoveries, 1);
 }
 
 TEST_F(LoopTest, StopsAtTheNextBoundary) {

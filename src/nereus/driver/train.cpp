@@ -91,19 +91,21 @@ class TrainRecorder final : public Recorder {
     }
   }
 
-  void write(int step, const TransitionDag& dag, const TransitionReport& report) override {
-    record_.write_transition(step, dag, report);
+  void write(int step, const Decision& decision, const TransitionReport& report) override {
+    const TransitionDag& dag = *decision.transition;
+    record_.write_transition(step, dag, *decision.best, report);
     if (report.failure) {
       record_.write_event("fault", step, {{"message", report.failure->reason}});
       progress_.message("  transition failed: " + report.failure->reason);
       return;
     }
-    record_.write_plan(step + 1, dag.to);
-    progress_.message("  transition of " + std::to_string(dag.primitives.size()) +
-                      " primitives: predicted " + to_string(dag.makespan) + ", measured " +
-                      to_string(report.measured) + ", moved " + to_string(report.moved) +
-                      (report.verified ? ", verified bit-equal" : "") + "\n  now " +
-                      short_plan(dag.to));
+    record_.write_plan(step + 1, *decision.best);
+    progress_.message(
+        "  transition of " + std::to_string(dag.primitives.size()) + " primitives: predicted " +
+        to_string(dag.makespan) + ", measured " + to_string(report.measured) +
+        (decision.overlapped ? ", waited for " + to_string(report.exposed) : "") + ", moved " +
+        to_string(report.moved) + (report.verified ? ", verified bit-equal" : "") + "\n  now " +
+        short_plan(*decision.best));
   }
 
   void write(int step, const Decision& recovery) override {

@@ -96,7 +96,7 @@ void RunDirectory::write_decision(const Decision& decision) {
   events_ << Json(decision).dump() << std::endl;
 }
 
-void RunDirectory::write_transition(int step, const TransitionDag& dag,
+void RunDirectory::write_transition(int step, const TransitionDag& dag, const Plan& to,
                                     const TransitionReport& report) {
   Json primitives = Json::array();
   for (const Primitive& primitive : dag.primitives) {
@@ -108,11 +108,12 @@ void RunDirectory::write_transition(int step, const TransitionDag& dag,
   }
   write_event("transition", step,
               {{"from", dag.from},
-               {"to", dag.to},
+               {"to", to},
                {"primitives", primitives},
                {"edges", dag.edges},
                {"predicted_s", dag.makespan},
                {"measured_s", report.measured},
+               {"exposed_s", report.exposed},
                {"verification_s", report.verification},
                {"moved_bytes", report.moved},
                {"verified", report.verified}});

@@ -37,7 +37,10 @@ class RunDirectory {
   void write_plan(int step, const Plan& plan);
   void write_step(const StepReport& report);
   void write_decision(const Decision& decision);
-  void write_transition(int step, const TransitionDag& dag, const TransitionReport& report);
+  // `to`: the plan in force afterwards, which an overlapped transition reaches with the next weight
+  // synchronisation.
+  void write_transition(int step, const TransitionDag& dag, const Plan& to,
+                        const TransitionReport& report);
   // {"type": type, "step": step} and the details.
   void write_event(const std::string& type, int step, Json details);
   // Writes summary.json and returns it.

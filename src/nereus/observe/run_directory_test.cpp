@@ -84,6 +84,7 @@ TEST(Summary, MeansOfTheFirstAndLastTenSteps) {
                                      {"primitives", Json::array()},
                                      {"predicted_s", 0.1},
                                      {"measured_s", 0.2},
+                                     {"exposed_s", 0.2},
                                      {"moved_bytes", 5},
                                      {"verified", true}}};
   const Json summary = summarize(metrics, events);

@@ -25,7 +25,7 @@ Json mean(std::span<const Json> lines, const char* name) {
 Json brief(const Json& event) {
   Json transition;
   for (const char* key : {"step", "from", "to", "primitives", "predicted_s", "measured_s",
-                          "moved_bytes", "verified"}) {
+                          "exposed_s", "moved_bytes", "verified"}) {
     transition[key] = event.at(key);
   }
   return transition;
