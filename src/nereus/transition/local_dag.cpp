@@ -137,6 +137,7 @@ class LocalCompiler {
   int destroy(int unit) { return add(PrimitiveKind::kDestroy, {unit}, {}, {unit}); }
 
   void find_parts();
+  int part_like(const Emu& piece) const;
   void split();
   void keep_a_last_copy();
   void extend();
@@ -181,36 +182,35 @@ void LocalCompiler::find_parts() {
   }
 }
 
+// The part that a piece of an old unit is, or -1.
+int LocalCompiler::part_like(const Emu& piece) const {
+  const int part = part_index_.find(piece);
+  return part >= 0 && parts_[part].unit == piece ? part : -1;
+}
+
 void LocalCompiler::split() {
   survivors_ = kept_;
   for (const int unit : given_up_) {
     EmuCollection pieces = blocks(units_[unit], sub_);
-    std::vector<int> matches(pieces.size(), -1);  // of each piece, the part that it is
-    bool any = false;
-    for (size_t i = 0; i < pieces.size(); ++i) {
-      const int part = part_index_.find(pieces[i]);
-      if (part < 0 || parts_[part].unit != pieces[i]) continue;
-      matches[i] = part;
-      any = true;
-    }
-    if (!any) {
+    if (std::ranges::none_of(pieces, [&](const Emu& piece) { return part_like(piece) >= 0; })) {
       obsolete_.push_back(unit);
       continue;
     }
+    const bool is_whole = units_[unit].layout == sub_;
     std::vector<int> ids;
-    for (size_t i = 0; i < pieces.size(); ++i) {
-      if (units_[unit].layout == sub_) {
+    ids.reserve(pieces.size());
+    for (Emu& piece : pieces) {
+      const int part = part_like(piece);
+      if (is_whole) {
         ids.push_back(unit);
-      } else if (matches[i] >= 0) {
-        ids.push_back(number_of(parts_[matches[i]]));
       } else {
-        ids.push_back(append(std::move(pieces[i])));
+        ids.push_back(part >= 0 ? number_of(parts_[part]) : append(std::move(piece)));
       }
-      if (matches[i] >= 0) parts_[matches[i]].id = ids.back();
-      (matches[i] >= 0 ? survivors_ : obsolete_).push_back(ids.back());
+      if (part >= 0) parts_[part].id = ids.back();
+      (part >= 0 ? survivors_ : obsolete_).push_back(ids.back());
     }
     // One piece is a Split too if it differs in how experts are spread.
-    if (units_[unit].layout != sub_) add(PrimitiveKind::kSplit, {unit}, ids, {unit});
+    if (!is_whole) add(PrimitiveKind::kSplit, {unit}, ids, {unit});
   }
 }
 

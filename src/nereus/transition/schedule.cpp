@@ -136,18 +136,22 @@ class Scheduler {
     for (const int need : task.needs) ancestors_.join(admission.ancestors, need);
     for (const DeviceUse& use : task.uses) {
       const Bytes rise = chunked ? use.chunked_rise : use.rise;
+      if (rise <= Bytes()) {
+        admission.peaks.emplace_back();
+        continue;
+      }
       const Bytes capacity = problem_.capacity[use.device];
       Bytes worst = worst_before(use.device, admission.ancestors);
       // Its device is idle, so every earlier task there has ended and may be waited for.
       for (const Use& earlier : uses(use.device)) {
-        if (rise <= Bytes() || worst + rise <= capacity) break;
+        if (worst + rise <= capacity) break;
         if (Ancestors::contains(admission.ancestors, earlier.task)) continue;
         if (earlier.net >= std::max(earlier.rise, Bytes())) continue;
         admission.waits.push_back(earlier.task);
         ancestors_.join(admission.ancestors, earlier.task);
         worst = worst_before(use.device, admission.ancestors);
       }
-      if (rise > Bytes() && worst + rise > capacity) {
+      if (worst + rise > capacity) {
         admission.shortage = Shortage{use.device, rise, capacity - worst};
         return;
       }

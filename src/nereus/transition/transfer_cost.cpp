@@ -36,7 +36,7 @@ TransferCost TransferMeter::measure(const Primitive& primitive, std::span<const 
                                     StageTables& tables) {
   units_ = units;
   sources_ = primitive.sources;
-  replicas_.clear();
+  replicas_known_ = false;
   if (primitive.targets.empty()) return {};
   const Layout from = units[sources_.front()].layout;
   for (const int source : sources_) {
@@ -98,18 +98,23 @@ void TransferMeter::fetch(DeviceId to, int to_index, int resident, const Overlap
 
 DeviceId TransferMeter::source_of(int rank, int host) {
   if (sources_.size() == 1) return units_[sources_.front()].devices[rank];
-  if (replicas_.empty()) {
-    replicas_.resize(static_cast<size_t>(units_[sources_.front()].layout.devices()));
-    turn_.assign(replicas_.size(), 0);
-    for (size_t r = 0; r < replicas_.size(); ++r) {
-      for (const int source : sources_) replicas_[r].push_back(units_[source].devices[r]);
-      std::ranges::sort(replicas_[r]);
-    }
-  }
+  if (!replicas_known_) find_replicas();
   std::span<const DeviceId> choice = replicas_[rank];
   const auto near = std::ranges::equal_range(choice, host, {}, &DeviceId::host);
   if (!near.empty()) choice = {near.begin(), near.end()};
   return choice[turn_[rank]++ % choice.size()];
+}
+
+void TransferMeter::find_replicas() {
+  const auto ranks = static_cast<size_t>(units_[sources_.front()].layout.devices());
+  replicas_.resize(std::max(replicas_.size(), ranks));
+  turn_.assign(ranks, 0);
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    replicas_[rank].clear();
+    for (const int source : sources_) replicas_[rank].push_back(units_[source].devices[rank]);
+    std::ranges::sort(replicas_[rank]);
+  }
+  replicas_known_ = true;
 }
 
 void TransferMeter::send(DeviceId from, DeviceId to, Bytes bytes) {
@@ -133,6 +138,8 @@ void TransferMeter::use_nic(DeviceId device) {
 
 TransferCost TransferMeter::summary() const {
   TransferCost cost;
+  cost.senders.reserve(touched_.size());
+  cost.nics.reserve(touched_hosts_.size());
   for (const int number : touched_) {
     const Load& load = loads_[number];
     cost.transfer = std::max(cost.transfer, load.local + std::max(load.out, load.in));

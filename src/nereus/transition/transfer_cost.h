@@ -59,6 +59,7 @@ class TransferMeter final {
 
   void fetch(DeviceId to, int to_index, int resident, const OverlapTable& table, Bytes missing);
   DeviceId source_of(int rank, int host);
+  void find_replicas();
   void send(DeviceId from, DeviceId to, Bytes bytes);
   void use_nic(DeviceId device);
   Load& load(DeviceId device);
@@ -73,7 +74,9 @@ class TransferMeter final {
 
   std::span<const Emu> units_;
   std::span<const int> sources_;
-  // By rank: devices that hold it, by host; made when several sources are there.
+  // By rank: devices that hold it, by host. Filled when first asked for, if there are several
+  // sources; memory is used again.
+  bool replicas_known_ = false;
   std::vector<std::vector<DeviceId>> replicas_;
   std::vector<size_t> turn_;
 };
