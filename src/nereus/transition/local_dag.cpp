@@ -60,7 +60,7 @@ class UnitIndex {
         }
       }
     }
-    numbers_.assign(static_cast<size_t>(hosts * stride_), -1);
+    numbers_.assign(static_cast<size_t>(hosts) * static_cast<size_t>(stride_), -1);
   }
   void add(const Emu& unit, int number) { numbers_[place(unit)] = number; }
   // The number of the unit that may be equal, or -1.
@@ -69,7 +69,8 @@ class UnitIndex {
  private:
   size_t place(const Emu& unit) const {
     const DeviceId first = unit.devices.front();
-    return static_cast<size_t>(first.host * stride_ + first.index);
+    return static_cast<size_t>(first.host) * static_cast<size_t>(stride_) +
+           static_cast<size_t>(first.index);
   }
   int stride_ = 1;
   std::vector<int> numbers_;
