@@ -40,7 +40,7 @@ def test_it_changes_its_layout(adaptive):
         assert transition["verified"]
         assert transition["predicted_s"] > 0 and transition["measured_s"] > 0
         kinds |= {primitive["kind"] for primitive in transition["primitives"]}
-    assert kinds == {"split", "merge", "extend", "destroy"}
+    assert {"extend", "destroy"} <= kinds and kinds & {"split", "merge", "route"}, kinds
     layouts = set()
     for plan in (adaptive / "plans").glob("*.json"):
         for stage in json.loads(plan.read_text())["stages"]:
