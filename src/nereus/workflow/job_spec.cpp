@@ -1,5 +1,7 @@
 #include "nereus/workflow/job_spec.h"
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -56,6 +58,7 @@ void to_json(Json& j, const Workload& workload) {
        {"response_limit", workload.response_limit},
        {"mini_batch", workload.mini_batch},
        {"epochs", workload.epochs}};
+  if (!workload.response_quantiles.empty()) j["response_quantiles"] = workload.response_quantiles;
 }
 
 void from_json(const Json& j, Workload& workload) {
@@ -65,6 +68,16 @@ void from_json(const Json& j, Workload& workload) {
   workload.response_limit = require<int64_t>(j, "response_limit", "workload");
   workload.mini_batch = require<int64_t>(j, "mini_batch", "workload");
   workload.epochs = optional(j, "epochs", 1, "workload");
+  workload.response_quantiles =
+      optional(j, "response_quantiles", std::vector<double>(), "workload");
+  const std::vector<double>& lengths = workload.response_quantiles;
+  const bool usable = lengths.size() > 1 && std::ranges::is_sorted(lengths) &&
+                      lengths.front() >= 0 && std::isfinite(lengths.back()) && lengths.back() > 0;
+  if (!lengths.empty() && !usable) {
+    throw Error(ErrorCode::kInvalidInput,
+                "workload: response_quantiles must be at least two ascending lengths, not " +
+                    Json(lengths).dump());
+  }
 }
 
 }  // namespace nereus

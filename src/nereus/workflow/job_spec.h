@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <vector>
 
 #include "nereus/workflow/workflow.h"
 
@@ -16,7 +17,19 @@ struct Workload {
   int64_t response_limit = 0;  // longest response allowed, tokens
   int64_t mini_batch = 0;      // sequences per optimizer step
   int epochs = 1;              // passes over the batch
+  // Response lengths at evenly spaced probabilities from 0 to 1, ascending, at least two; scaled to
+  // response_mean. Empty: derived from mean and limit (response_lengths.h).
+  std::vector<double> response_quantiles;
   bool operator==(const Workload&) const = default;
+};
+
+// What the software does that runs the job. The defaults are what ours does; the others describe
+// frameworks for which a plan is made.
+struct Execution {
+  bool paged_cache = false;        // the KV cache grows token by token, else has room for the limit
+  bool sequence_parallel = false;  // what tensor parallelism does not cut is cut along the sequence
+  double gradient_overlap = 0;     // share of the last backward pass that hides gradient all-reduce
+  bool operator==(const Execution&) const = default;
 };
 
 struct ModelUse {
@@ -29,6 +42,7 @@ struct JobSpec {
   Workflow workflow;
   std::map<Role, ModelUse> models;
   Workload workload;
+  Execution execution = {};
 
   const ModelSpec& model(Role role) const { return models.at(role).spec; }
   bool operator==(const JobSpec&) const = default;

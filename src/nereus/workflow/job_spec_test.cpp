@@ -84,9 +84,16 @@ TEST(JobSpec, VerifyIncludesThePlansOwnRules) {
 }
 
 TEST(JobSpec, WorkloadJsonRoundTrip) {
-  const Workload workload = ppo_job().workload;
+  Workload workload = ppo_job().workload;
+  EXPECT_EQ(Json::parse(Json(workload).dump()).get<Workload>(), workload);
+  workload.response_quantiles = {3, 40, 100};
   EXPECT_EQ(Json::parse(Json(workload).dump()).get<Workload>(), workload);
   EXPECT_THROW(Json::object().get<Workload>(), Error);
+  for (const std::vector<double>& bad : {std::vector{5.0}, {5, 4}, {-1, 4}, {0, 0}}) {
+    Json j = workload;
+    j["response_quantiles"] = bad;
+    EXPECT_THROW(j.get<Workload>(), Error) << j;
+  }
 }
 
 }  // namespace

@@ -67,6 +67,23 @@ std::vector<ModelStage> model_stages(const Workflow& workflow) {
   return {stages.begin(), stages.end()};
 }
 
+Workflow between_syncs(Workflow workflow) {
+  if (!workflow.asynchronous) return workflow;
+  const auto is = [&](int node, Pass pass) {
+    return workflow.nodes.at(static_cast<size_t>(node)).pass == pass;
+  };
+  std::erase_if(workflow.edges, [&](const auto& edge) { return is(edge.first, Pass::kGenerate); });
+  const int count = static_cast<int>(workflow.nodes.size());
+  for (int from = 0; from < count; ++from) {
+    for (int to = 0; to < count; ++to) {
+      if (is(from, Pass::kGenerate) && is(to, Pass::kSyncWeights)) {
+        workflow.edges.emplace_back(from, to);
+      }
+    }
+  }
+  return workflow;
+}
+
 std::vector<int> topological_order(const Workflow& workflow) {
   std::vector<int> waiting_for(workflow.nodes.size(), 0);
   for (const auto& [from, to] : workflow.edges) ++waiting_for[static_cast<size_t>(to)];
@@ -100,7 +117,10 @@ void to_json(Json& j, const Workflow& workflow) {
     edges.push_back({{"from", workflow.nodes.at(static_cast<size_t>(from)).name},
                      {"to", workflow.nodes.at(static_cast<size_t>(to)).name}});
   }
-  j = {{"algorithm", workflow.algorithm}, {"nodes", nodes}, {"edges", edges}};
+  j = {{"algorithm", workflow.algorithm},
+       {"asynchronous", workflow.asynchronous},
+       {"nodes", nodes},
+       {"edges", edges}};
 }
 
 }  // namespace nereus

@@ -25,6 +25,9 @@ struct Workflow {
   std::string algorithm;  // "gae" (PPO)
   std::vector<WorkflowNode> nodes;
   std::vector<std::pair<int, int>> edges;  // from → to, indices into nodes
+  // One step off-policy: the next batch is generated while this one is trained on, and both are
+  // waited for when weights are synchronised.
+  bool asynchronous = false;
   bool operator==(const Workflow&) const = default;
 };
 
@@ -34,10 +37,15 @@ Workflow ppo_workflow(bool with_reference);
 
 // The model-stages that hold state: what a plan must place. Sorted.
 std::vector<ModelStage> model_stages(const Workflow& workflow);
+// What runs between two weight synchronisations, as a graph without cycles: the workflow itself if
+// it is synchronous. Else nothing waits for generation but the synchronisation.
+Workflow between_syncs(Workflow workflow);
+
 // The nodes in an order that respects the edges (stable). Throws Error(kInternal) on a cycle.
 std::vector<int> topological_order(const Workflow& workflow);
 
-// {"algorithm", "nodes": [{"name", "pass", "role", "stage"}], "edges": [{"from", "to"}]} by name.
+// {"algorithm", "asynchronous", "nodes": [{"name", "pass", "role", "stage"}], "edges": [{"from",
+// "to"}]} by name.
 void to_json(Json& j, const Workflow& workflow);
 
 }  // namespace nereus

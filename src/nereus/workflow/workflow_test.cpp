@@ -49,6 +49,21 @@ TEST(Workflow, OrderIsStableAndRefusesCycles) {
   }
 }
 
+TEST(Workflow, AsynchronousStepsWaitForGenerationOnlyToSynchronise) {
+  Workflow workflow = ppo_workflow(true);
+  EXPECT_EQ(between_syncs(workflow), workflow);
+  workflow.asynchronous = true;
+  const Workflow interval = between_syncs(workflow);
+  std::vector<std::string> after_generation;
+  for (const auto& [from, to] : interval.edges) {
+    if (interval.nodes[static_cast<size_t>(from)].name == "gen") {
+      after_generation.push_back(interval.nodes[static_cast<size_t>(to)].name);
+    }
+  }
+  EXPECT_THAT(after_generation, ElementsAre("update_weights"));
+  EXPECT_EQ(topological_order(interval).size(), workflow.nodes.size());
+}
+
 TEST(Workflow, Json) {
   const Json j = ppo_workflow(true);
   EXPECT_EQ(j.at("algorithm"), "gae");
