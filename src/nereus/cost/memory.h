@@ -1,5 +1,4 @@
-// Peak memory of a plan, per device, model-stage and component. Formulas: COST.md of the design
-// notes, Megatron's theoretical_memory_usage.py and what the runtime's own autograd keeps.
+// Peak memory of a plan, per device, model-stage and component.
 #pragma once
 
 #include <map>
@@ -11,39 +10,46 @@
 
 namespace nereus {
 
-// Components: "weights", "master", "moments" (resident: always there), and while a pass runs
-// "gradients", "activations", "logits", "kv_cache" (transient).
+// Components of state: "weights", "master", "moments"; and of a pass while it runs: those of
+// pass_memory.h. The device may be the memory of a host, where state that is offloaded waits.
 struct MemoryEntry {
   DeviceId device;
   ModelStage model_stage;
   std::string component;
   Bytes bytes;
-  bool resident = false;
+  bool resident = false;  // always there; else only while the model-stage's passes run
+  bool state = false;     // its size is known: calibration does not change it
 };
 
 struct MemoryPrediction {
   std::vector<MemoryEntry> entries;
-  // Resident bytes of all model-stages + the largest transient of any pass on the device (passes on
-  // one device run one after the other), calibrated.
+  // Resident bytes of all model-stages + the largest need of any model-stage's passes on the device
+  // (passes on one device run one after the other), calibrated.
   std::map<DeviceId, Bytes> peak;
   std::map<DeviceId, Bytes> resident;
 };
 
 // Generation weights cost nothing where same_shards() with a training unit of the actor holds on
-// that device (they are aliased), and no reference/critic sharing is assumed.
+// that device (they are aliased), and no reference/critic sharing is assumed. State of a stage with
+// `offload` is on its devices only while its passes run.
 MemoryPrediction predict_memory(const Plan& plan, const JobSpec& job,
                                 const Calibration& calibration);
 
-// The transient bytes of one pass of one unit rank, by component (uncalibrated).
-std::vector<MemoryEntry> training_transient(const StagePlan& stage, const ModelUse& model,
-                                            const Workload& workload, int index);
-std::vector<MemoryEntry> inference_transient(const StagePlan& stage, const ModelUse& model,
-                                             const Workload& workload, int index);
-std::vector<MemoryEntry> generation_transient(const StagePlan& stage, const ModelUse& model,
-                                              const Workload& workload, int index);
+// What the runtime of a kind of device takes besides the plan's tensors: none on "cpu"; on an
+// accelerator its context, library workspaces and communicator buffers, and the share by which a
+// caching allocator holds more than is in use.
+struct RuntimeMemory {
+  Bytes fixed;
+  double fragmentation = 0;
+};
+RuntimeMemory runtime_memory(const DeviceSpec& device);
 
-// Devices whose peak exceeds capacity × (1 - headroom), worst first, as sentences that name device,
-// bytes needed, bytes there and the three largest components. Empty: the plan fits.
+// The largest predicted peak that fits a device: capacity less headroom and what its runtime takes.
+Bytes usable_memory(const DeviceSpec& device, double headroom);
+
+// Devices whose peak exceeds usable_memory(), and hosts with more parked state than they have room
+// for, worst first, as sentences that name device, bytes needed, bytes there and the three largest
+// components. Empty: the plan fits.
 std::vector<std::string> memory_violations(const MemoryPrediction& prediction,
                                            const Cluster& cluster, double headroom);
 

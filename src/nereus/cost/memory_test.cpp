@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
-#include "nereus/cost/shape.h"
+#include <functional>
+
+#include "nereus/cost/pass_memory.h"
 #include "nereus/cost/test_job.h"
 
 namespace nereus {
@@ -35,7 +37,15 @@ Bytes largest_peak(const Plan& plan, const JobSpec& job) {
   return largest;
 }
 
-TEST(Shape, WeightElementsEqualTheStateOfEachRank) {
+ModelSpec with_experts(ModelSpec spec) {
+  spec.model_type = "qwen3_moe";
+  spec.num_experts = 6;
+  spec.experts_per_token = 2;
+  spec.moe_intermediate_size = 44;
+  return spec;
+}
+
+TEST(Shape, PartElementsEqualTheStateOfEachRank) {
   EXPECT_TRUE(rc::check("closed form = sum over boxes", [] {
     ModelSpec spec = stories_spec();
     spec.num_layers = *rc::gen::inRange(1, 9);
@@ -44,13 +54,29 @@ TEST(Shape, WeightElementsEqualTheStateOfEachRank) {
     spec.qkv_bias = *rc::gen::arbitrary<bool>();
     spec.qk_norm = *rc::gen::arbitrary<bool>();
     if (*rc::gen::arbitrary<bool>()) spec = as_critic(spec);
-    const Layout layout{*rc::gen::element(1, 2, 4, 8), *rc::gen::inRange(1, spec.num_layers + 1)};
-    const StateSchema schema = state_schema({spec, DType::kFloat32}, kActorGeneration);
-    const std::vector<int64_t> elements = weight_elements(spec, layout);
+    Layout layout{.tp = *rc::gen::element(1, 2, 4, 8),
+                  .pp = *rc::gen::inRange(1, spec.num_layers + 1),
+                  .zero = *rc::gen::inRange(1, 4)};
+    if (*rc::gen::arbitrary<bool>()) {
+      spec = with_experts(spec);
+      layout.ep = layout.tp % 2 == 0 ? 2 : 1;
+    }
+    const StateSchema schema = state_schema({spec, DType::kFloat32}, kActorTraining);
+    const auto weights = part_elements(spec, layout, StatePart::kWeights);
+    const auto optimizer = part_elements(spec, layout, StatePart::kOptimizer);
     for (int index = 0; index < layout.devices(); ++index) {
-      RC_ASSERT(elements[index] * 4 == state_bytes(schema, layout, index).count());
+      RC_ASSERT(4 * weights[index] + 8 * optimizer[index] ==
+                state_bytes(schema, layout, index).count());
     }
   }));
+}
+
+TEST(Shape, ATokenPassesTheExpertsItIsSentTo) {
+  const ModelSpec spec = with_experts(stories_spec());
+  EXPECT_EQ(active_ffn(spec), 2 * 44);
+  EXPECT_NEAR(touched_experts(spec, 1), 2.0 / 6, 1e-12);
+  EXPECT_NEAR(touched_experts(spec, 100), 1, 1e-12);
+  EXPECT_EQ(touched_experts(stories_spec(), 1), 1);
 }
 
 TEST(Memory, ResidentComponentsAreTheStateOfTheSchema) {
@@ -87,10 +113,9 @@ TEST(Memory, GenerationWeightsAreFreeWhereTrainingHoldsTheSameShards) {
 TEST(Memory, EarlyPipelineStagesKeepMoreMicroBatchesAlive) {
   const JobSpec job = large_job();
   const StagePlan stage = stage_on_host(kActorTraining, {1, 4}, 1, 4);
-  const ModelUse& model = job.models.at(Role::kActor);
   const auto activations = [&](int index) {
-    for (const MemoryEntry& entry : training_transient(stage, model, job.workload, index)) {
-      if (entry.component == "activations") return entry.bytes;
+    for (const NamedBytes& need : training_transient(stage, job, index)) {
+      if (need.component == "activations") return need.bytes;
     }
     return Bytes();
   };
@@ -116,6 +141,74 @@ TEST(Memory, GrowsWithWorkAndShrinksWithRecomputation) {
     RC_ASSERT(largest_peak(uniform_plan(job, {2 * layout.tp, layout.pp}, dp, micro_batch), job) <
               peak);
   }));
+}
+
+Plan with_stages(Plan plan, const std::function<void(StagePlan&)>& change) {
+  for (StagePlan& stage : plan.stages) change(stage);
+  return plan;
+}
+
+TEST(Memory, OffloadedStateIsOnTheHostAndOnTheDeviceOnlyWhileItsPassRuns) {
+  const JobSpec job = large_job();
+  const Plan plan = uniform_plan(job, {4, 1}, 2, 1);
+  const Plan offloaded = with_stages(
+      plan, [](StagePlan& stage) { stage.offload = stage.model_stage.role == Role::kCritic; });
+  Calibration calibration;
+  calibration.observe_memory(Bytes(1000), Bytes(500));
+  const MemoryPrediction all = predict_memory(plan, job, calibration);
+  const MemoryPrediction less = predict_memory(offloaded, job, calibration);
+  const DeviceId device{0, 0};
+  Bytes critic;
+  for (const MemoryEntry& entry : all.entries) {
+    const bool counts = entry.state && entry.model_stage.role == Role::kCritic;
+    if (counts && entry.device == device) critic += entry.bytes;
+  }
+  EXPECT_GT(critic, Bytes(1 << 30));
+  EXPECT_EQ(less.resident.at(device), all.resident.at(device) - critic);
+  EXPECT_LE(less.peak.at(device), all.peak.at(device));
+  EXPECT_GE(less.peak.at(device), less.resident.at(device) + critic);
+  EXPECT_EQ(less.peak.at({0, kHostMemory}), critic * 8);
+
+  Cluster cluster = named_cluster("h200x8", 1);
+  cluster.hosts[0].memory = Bytes(1 << 30);
+  EXPECT_THAT(memory_violations(less, cluster, 0.1), testing::Contains(HasSubstr("host memory")));
+}
+
+TEST(Memory, ZeroCutsTheOptimizerStateOnly) {
+  const JobSpec job = large_job();
+  const Plan plain = uniform_plan(job, {2, 1}, 4, 1);
+  StagePlan zero = at(plain, kActorTraining);
+  zero.layout.zero = 4;
+  zero.units = {{{0, 0}, {0, 1}, {0, 2}, {0, 3}, {0, 4}, {0, 5}, {0, 6}, {0, 7}}};
+  const auto component = [&](const StagePlan& stage, const char* name) {
+    return sum_of(predict_memory({{stage}}, job, {}), {0, 5}, kActorTraining, name);
+  };
+  EXPECT_EQ(component(zero, "weights"), component(at(plain, kActorTraining), "weights"));
+  EXPECT_EQ(component(zero, "gradients"), component(at(plain, kActorTraining), "gradients"));
+  EXPECT_NEAR(component(zero, "moments") / component(at(plain, kActorTraining), "moments"), 0.25,
+              1e-3);
+}
+
+TEST(Memory, OtherFrameworksKeepLess) {
+  JobSpec job = large_job(4096);
+  job.workload.response_mean = 512;
+  const Plan plan = uniform_plan(job, {4, 1}, 2, 2);
+  const auto component = [&](ModelStage model_stage, const char* name) {
+    return sum_of(predict_memory(plan, job, {}), {0, 0}, model_stage, name).count();
+  };
+  const auto whole_cache = component(kActorGeneration, "kv_cache");
+  const auto whole_activations = component(kActorTraining, "activations");
+  job.execution = {.paged_cache = true, .sequence_parallel = true};
+  EXPECT_LT(component(kActorGeneration, "kv_cache"), whole_cache / 4);
+  EXPECT_LT(component(kActorTraining, "activations"), 0.7 * double(whole_activations));
+}
+
+TEST(Memory, ARuntimeTakesItsPartOfAnAccelerator) {
+  const DeviceSpec cpu{.kind = "cpu", .memory = Bytes(1000)};
+  const DeviceSpec gpu{.kind = "h200", .memory = Bytes(int64_t{100} << 30)};
+  EXPECT_EQ(usable_memory(cpu, 0.1), Bytes(900));
+  EXPECT_NEAR(usable_memory(gpu, 0.1) / gpu.memory, (0.9 - 0.0125) / 1.05, 1e-6);
+  EXPECT_EQ(usable_memory({.kind = "h200", .memory = Bytes(1)}, 0), Bytes());
 }
 
 TEST(Memory, OnlyTheLargestPassCountsAndIsCalibrated) {

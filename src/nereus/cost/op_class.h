@@ -18,9 +18,9 @@ enum class OpClass {
   kHost,          // rewards, advantages, bookkeeping on the host
 };
 inline constexpr std::array kAllOpClasses = {
-    OpClass::kCompute,      OpClass::kDecode,    OpClass::kTensorComm, OpClass::kPipelineComm,
-    OpClass::kGradientComm, OpClass::kOptimizer, OpClass::kTransfer,   OpClass::kSwitch,
-    OpClass::kHost};
+    OpClass::kCompute,      OpClass::kDecode,       OpClass::kTensorComm,
+    OpClass::kPipelineComm, OpClass::kGradientComm, OpClass::kOptimizer,
+    OpClass::kTransfer,     OpClass::kSwitch,       OpClass::kHost};
 
 std::string to_string(OpClass op_class);  // "compute", "decode", "tensor_comm", …
 OpClass parse_op_class(const std::string& text);

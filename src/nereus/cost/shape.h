@@ -12,8 +12,10 @@ namespace nereus {
 // ceil(whole / parts), parts >= 1.
 constexpr int64_t ceil_div(int64_t whole, int64_t parts) { return (whole + parts - 1) / parts; }
 
-// Weight elements of each rank of a unit, in rank order: equals state_bytes(), but the blocks of a
-// model are counted once instead of one by one, which a search over thousands of layouts needs.
+// Elements of one part of the state that each rank of a unit holds, in rank order: equals
+// state_bytes(), but the blocks of a model are counted once instead of one by one, which a search
+// over thousands of layouts needs.
+std::vector<int64_t> part_elements(const ModelSpec& spec, Layout layout, StatePart part);
 std::vector<int64_t> weight_elements(const ModelSpec& spec, Layout layout);
 
 // Largest share of `groups` that one of `tp` ranks holds: the slowest, fullest rank decides.
@@ -27,8 +29,14 @@ struct MicroBatches {
 };
 MicroBatches micro_batches(int64_t sequences, const StagePlan& stage);
 
-// Matrix-product parameters of one block, and of the head (vocab × hidden, or hidden for a scalar).
+// Matrix-product parameters of one block that a token passes (of its experts only those it is sent
+// to), and of the head (vocab × hidden, or hidden for a scalar).
 int64_t block_parameters(const ModelSpec& spec);
 int64_t head_parameters(const ModelSpec& spec);
+// Columns of the FFN that a token passes: the FFN's, or those of its experts together.
+int64_t active_ffn(const ModelSpec& spec);
+// Of one block's FFN parameters, the share that a batch of `tokens` touches: all, or the experts
+// that at least one token is sent to if each chooses evenly, 1 - (1 - chosen / experts)^tokens.
+double touched_experts(const ModelSpec& spec, double tokens);
 
 }  // namespace nereus

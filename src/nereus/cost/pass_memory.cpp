@@ -1,0 +1,177 @@
+#include "nereus/cost/pass_memory.h"
+
+#include <algorithm>
+
+#include "nereus/workflow/response_lengths.h"
+
+namespace nereus {
+namespace {
+
+// What autograd keeps of one token in one block, counted in our decoder: input and output of two
+// RMSNorms; rotated q and k, v, what attention gives and its copy for o_proj; and of SwiGLU gate,
+// up, silu(gate) and their product.
+constexpr double kHiddenCopies = 4;  // cut along the sequence, if at all
+constexpr double kQueryCopies = 3;
+constexpr double kKeyValueCopies = 2;
+constexpr double kFeedForwardCopies = 4;
+// The head's input: hidden states of response tokens, normalised, and their gradient.
+constexpr double kHeadCopies = 3;
+// Logits, the same divided by the temperature, log-softmax and gradient.
+constexpr double kTrainingLogits = 4;
+// Without a backward pass.
+constexpr double kInferenceLogits = 2;
+
+// Elements of one token in one block on one TP rank: the fullest rank decides.
+struct TokenWidths {
+  double hidden = 0;
+  double query = 0;
+  double key_value = 0;
+  double ffn = 0;
+};
+
+TokenWidths widths(const ModelSpec& spec, int tp, const Execution& execution) {
+  return {.hidden = double(spec.hidden_size) / (execution.sequence_parallel ? tp : 1),
+          .query = double(largest_share(spec.num_heads, tp)) * spec.head_dim,
+          .key_value = double(largest_share(spec.num_kv_heads, tp)) * spec.head_dim,
+          .ffn = double(largest_share(active_ffn(spec), tp))};
+}
+
+// What is kept for backward.
+double kept_elements(const TokenWidths& width) {
+  return kHiddenCopies * width.hidden + kQueryCopies * width.query +
+         kKeyValueCopies * width.key_value + kFeedForwardCopies * width.ffn;
+}
+
+// Without autograd a block's tensors die as soon as they are used: the larger half counts.
+double workspace_elements(const TokenWidths& width) {
+  return 3 * width.hidden +
+         std::max(kQueryCopies * width.query + kKeyValueCopies * width.key_value, 3 * width.ffn);
+}
+
+double logit_columns(const ModelSpec& spec, int tp) {
+  return spec.head == Head::kScalar ? 1 : double(largest_share(spec.vocab_size, tp));
+}
+
+// Log-probabilities, gradients and optimizer state are in at least single precision.
+double single_size(DType weights) { return std::max<double>(4, double(size_of(weights).count())); }
+
+int64_t longest(const Workload& workload) {
+  return workload.prompt_tokens + workload.response_limit;
+}
+
+// One rank of a unit: what all the formulas start from.
+struct RankShape {
+  RankShape(const StagePlan& stage, const JobSpec& job, int index)
+      : model(job.models.at(stage.model_stage.role)),
+        rank(rank_at(stage.layout, index)),
+        last(rank.pp == stage.layout.pp - 1),
+        size(double(size_of(model.weights).count())),
+        logit_size(single_size(model.weights)),
+        width(widths(model.spec, stage.layout.tp, job.execution)) {
+    const LayerRange layers = stage_layers(model.spec.num_layers, stage.layout.pp, rank.pp);
+    blocks = layers.end - layers.begin;
+  }
+  const ModelUse& model;
+  Rank rank;
+  bool last = false;
+  double size = 0;
+  double logit_size = 0;
+  TokenWidths width;
+  double blocks = 0;
+};
+
+class Components {
+ public:
+  void add(const char* component, double bytes) {
+    if (bytes < 1) return;
+    sum_ += bytes;
+    list_.push_back({component, Bytes(static_cast<int64_t>(bytes))});
+  }
+  double sum() const { return sum_; }
+  std::vector<NamedBytes> take() { return std::move(list_); }
+
+ private:
+  double sum_ = 0;
+  std::vector<NamedBytes> list_;
+};
+
+}  // namespace
+
+std::vector<NamedBytes> training_transient(const StagePlan& stage, const JobSpec& job, int index) {
+  const RankShape shape(stage, job, index);
+  const Layout layout = stage.layout;
+  const MicroBatches batches = micro_batches(job.workload.mini_batch, stage);
+  const double tokens = double(batches.size * longest(job.workload));
+  // 1F1B: an early stage holds a micro-batch until its gradient comes back.
+  const double alive = double(std::min<int64_t>(layout.pp - shape.rank.pp, batches.count));
+
+  Components components;
+  // One flat buffer, there during the training pass only, in the precision of the master copy.
+  components.add("gradients", double(weight_elements(shape.model.spec, layout)[size_t(index)]) *
+                                  shape.logit_size);
+  const double full = kept_elements(shape.width);
+  const double kept = alive * shape.blocks * (stage.recompute ? shape.width.hidden : full);
+  const double responses = shape.last ? double(batches.size * job.workload.response_limit) : 0;
+  const double head_input = responses * kHeadCopies * shape.width.hidden * shape.size;
+  const double logits =
+      responses * kTrainingLogits * logit_columns(shape.model.spec, layout.tp) * shape.logit_size;
+  // Backward works on one block at a time, with its gradients and its recomputed tensors. By then
+  // the logits are gone, so only what exceeds them adds to the peak.
+  const double block = tokens * (workspace_elements(shape.width) + (stage.recompute ? full : 0));
+  const double working = std::max(0.0, block * shape.size - logits);
+  components.add("activations", tokens * kept * shape.size + head_input + working);
+  components.add("logits", logits);
+  return components.take();
+}
+
+std::vector<NamedBytes> inference_transient(const StagePlan& stage, const JobSpec& job, int index) {
+  const RankShape shape(stage, job, index);
+  const MicroBatches batches = micro_batches(job.workload.samples, stage);
+  Components components;
+  components.add("activations", double(batches.size * longest(job.workload)) *
+                                    workspace_elements(shape.width) * shape.size);
+  if (shape.last) {
+    components.add("logits", kInferenceLogits * double(batches.size * job.workload.response_limit) *
+                                 logit_columns(shape.model.spec, stage.layout.tp) *
+                                 shape.logit_size);
+  }
+  return components.take();
+}
+
+std::vector<NamedBytes> generation_transient(const StagePlan& stage, const JobSpec& job,
+                                             int index) {
+  const RankShape shape(stage, job, index);
+  const ModelSpec& spec = shape.model.spec;
+  const double sequences = double(ceil_div(job.workload.samples, stage.dp()));
+  const double cached = job.execution.paged_cache ? most_cached_tokens(job.workload, sequences)
+                                                  : sequences * double(longest(job.workload));
+  Components components;
+  components.add("kv_cache", cached * 2 * shape.blocks * shape.width.key_value * shape.size);
+  components.add("activations", sequences * double(job.workload.prompt_tokens) *
+                                    workspace_elements(shape.width) * shape.size);
+  if (shape.last) {
+    // Every rank samples from the whole vocabulary.
+    components.add("logits",
+                   kInferenceLogits * sequences * logit_columns(spec, 1) * shape.logit_size);
+  }
+  // Weights arrive in chunks of about one block before there is a cache, so only what exceeds the
+  // rest adds to the peak.
+  const double chunk = double(weight_elements(spec, stage.layout)[size_t(index)]) /
+                       std::max(1.0, shape.blocks) * shape.size;
+  components.add("staging", chunk - components.sum());
+  return components.take();
+}
+
+std::vector<NamedBytes> transient(const StagePlan& stage, const JobSpec& job, int index) {
+  switch (stage.model_stage.stage) {
+    case Stage::kGeneration:
+      return generation_transient(stage, job, index);
+    case Stage::kInference:
+      return inference_transient(stage, job, index);
+    case Stage::kTraining:
+      break;
+  }
+  return training_transient(stage, job, index);
+}
+
+}  // namespace nereus
