@@ -96,8 +96,7 @@ DeviceMemory::DeviceMemory(std::string name, Bytes budget) : account_(new Accoun
   account_->budget = budget.count();
 }
 
-DeviceMemory::~DeviceMemory() = default;
-
+Bytes DeviceMemory::budget() const { return Bytes(account_->budget); }
 Bytes DeviceMemory::current() const { return Bytes(account_->current.load()); }
 Bytes DeviceMemory::peak() const { return Bytes(account_->peak.load()); }
 void DeviceMemory::reset_peak() { account_->peak.store(account_->current.load()); }

@@ -8,13 +8,14 @@
 
 namespace nereus {
 
-// Thread-safe. Tensors keep the account alive that they were charged to.
+// A handle: copies share one account. Thread-safe. Tensors keep the account alive that they were
+// charged to.
 class DeviceMemory final {
  public:
   // `name` appears in errors; budget 0: unlimited.
   DeviceMemory(std::string name, Bytes budget);
-  ~DeviceMemory();
 
+  Bytes budget() const;
   Bytes current() const;
   // Highest current() since the last reset_peak().
   Bytes peak() const;

@@ -3,22 +3,15 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
+#include <set>
+
 #include "nereus/base/error.h"
-#include "nereus/base/hash.h"
+#include "nereus/engine/state_hash.h"
 
 namespace nereus {
 
 namespace {
-
-// The part of a shard's view that `box` (global coordinates) names.
-at::Tensor region(const UnitState& state, int tensor, StateKind kind, const Box& box) {
-  const Box local = relative_to(box, *state.box(tensor));
-  at::Tensor view = state.tensor(tensor, kind);
-  for (size_t d = 0; d < local.begin.size(); ++d) {
-    view = view.narrow(static_cast<int64_t>(d), local.begin[d], local.end[d] - local.begin[d]);
-  }
-  return view;
-}
 
 at::Tensor region(const at::Tensor& global, const Box& box) {
   at::Tensor view = global;
@@ -28,68 +21,114 @@ at::Tensor region(const at::Tensor& global, const Box& box) {
   return view;
 }
 
+// Calls visit(tensor index, its view, its box) for each shard that counts once over the unit.
+template <class Visit>
+void for_each_primary(const UnitState& state, StateKind kind, const Visit& visit) {
+  const StateSchema& schema = state.schema();
+  for (int i = 0; i < static_cast<int>(schema.tensors.size()); ++i) {
+    const std::optional<Box>& box = state.box(i, kind);
+    if (box &&
+        is_primary(schema.tensors[i], schema.num_layers, state.emu().layout, state.rank(), kind)) {
+      visit(i, state.tensor(i, kind), *box);
+    }
+  }
+}
+
 void nothing_to_abort(const std::string&) {}
 
 }  // namespace
 
-UnitState& StateStore::at(const Emu& emu, DeviceId device) const {
+UnitState* StateStore::find(const Emu& emu, DeviceId device) const {
+  const std::lock_guard lock(mutex_);
   const auto found = states_.find({emu, device});
-  NEREUS_CHECK(found != states_.end(),
-               "no state of " + to_string(emu) + " on " + to_string(device));
-  return *found->second;
+  return found == states_.end() ? nullptr : found->second.get();
+}
+
+UnitState& StateStore::at(const Emu& emu, DeviceId device) const {
+  UnitState* state = find(emu, device);
+  NEREUS_CHECK(state != nullptr, "no state of " + to_string(emu) + " on " + to_string(device));
+  return *state;
 }
 
 bool StateStore::contains(const Emu& emu) const {
-  return states_.contains({emu, emu.devices.front()});
+  return std::ranges::all_of(emu.devices, [&](DeviceId device) {
+    const UnitState* state = find(emu, device);
+    return state != nullptr && state->complete();
+  });
 }
 
-void StateStore::on_unit(const Emu& emu, const std::function<void(Worker&, int)>& body) const {
-  workers_.run(
-      emu.devices, [&](Worker& worker) { body(worker, index_of(emu, worker.id())); },
-      nothing_to_abort);
+EmuCollection StateStore::units() const {
+  const std::lock_guard lock(mutex_);
+  std::set<Emu> units;
+  for (const auto& [key, state] : states_) units.insert(key.first);
+  return {units.begin(), units.end()};
+}
+
+bool StateStore::holds(const Emu& emu, DeviceId device, int chunk) const {
+  const UnitState* state = find(emu, device);
+  return state != nullptr && state->chunk(chunk) == ChunkState::kValid;
+}
+
+void StateStore::prepare(const Emu& emu, const StateSchema& schema) {
+  for (size_t index = 0; index < emu.devices.size(); ++index) {
+    const DeviceId device = emu.devices[index];
+    if (find(emu, device) != nullptr) continue;
+    auto state = std::make_unique<UnitState>(emu, schema, static_cast<int>(index),
+                                             workers_.at(device).where());
+    const std::lock_guard lock(mutex_);
+    states_[{emu, device}] = std::move(state);
+  }
 }
 
 void StateStore::create(const Emu& emu, const StateSchema& schema) {
-  NEREUS_CHECK(!contains(emu), to_string(emu) + " exists already");
-  std::vector<std::unique_ptr<UnitState>> created(emu.devices.size());
-  on_unit(emu, [&](Worker& worker, int index) {
-    created[index] = std::make_unique<UnitState>(emu, schema, index, worker.compute());
-  });
-  for (size_t i = 0; i < created.size(); ++i) {
-    states_[{emu, emu.devices[i]}] = std::move(created[i]);
+  NEREUS_CHECK(find(emu, emu.devices.front()) == nullptr, to_string(emu) + " exists already");
+  prepare(emu, schema);
+  const auto allocate = [&](Worker& worker) {
+    UnitState& state = at(emu, worker.id());
+    for (int chunk = 0; chunk < state.chunks(); ++chunk) {
+      state.allocate(chunk);
+      state.mark_valid(chunk);
+    }
+  };
+  try {
+    workers_.run(emu.devices, allocate, nothing_to_abort);
+  } catch (const Error&) {
+    destroy(emu);
+    throw;
   }
 }
 
 void StateStore::destroy(const Emu& emu) {
+  const std::lock_guard lock(mutex_);
   for (const DeviceId device : emu.devices) states_.erase({emu, device});
 }
 
 void StateStore::replace(const Emu& emu, DeviceId device, UnitState state) {
+  const std::lock_guard lock(mutex_);
   states_[{emu, device}] = std::make_unique<UnitState>(std::move(state));
 }
 
+void StateStore::drop(DeviceId device) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(states_, [&](const auto& entry) { return entry.first.second == device; });
+}
+
 void StateStore::copy(const ReshardPlan& plan, std::span<const Emu> sources,
-                      std::span<const Emu> targets, std::span<const StateKind> components) {
+                      std::span<const Emu> targets) {
   std::map<DeviceId, std::vector<const Move*>> arriving;
   for (const Move& move : plan.moves) arriving[move.to].push_back(&move);
   std::vector<DeviceId> devices;
   devices.reserve(arriving.size());
   for (const auto& [device, moves] : arriving) devices.push_back(device);
 
-  workers_.run(
-      devices,
-      [&](Worker& worker) {
-        const c10::InferenceMode no_autograd;
-        for (const Move* move : arriving.at(worker.id())) {
-          const UnitState& source = at(sources[move->source_unit], move->from);
-          const UnitState& target = at(targets[move->target_unit], move->to);
-          for (const StateKind kind : components) {
-            region(target, move->tensor, kind, move->box)
-                .copy_(region(source, move->tensor, kind, move->box));
-          }
-        }
-      },
-      nothing_to_abort);
+  const auto receive = [&](Worker& worker) {
+    for (const Move* move : arriving.at(worker.id())) {
+      copy_box(at(sources[move->source_unit], move->from), at(targets[move->target_unit], move->to),
+               move->tensor, move->part, move->box);
+    }
+    worker.synchronise();
+  };
+  workers_.run(devices, receive, nothing_to_abort);
 
   const UnitState& source = at(sources.front(), sources.front().devices.front());
   for (const Emu& target : targets) {
@@ -103,36 +142,32 @@ void StateStore::copy(const ReshardPlan& plan, std::span<const Emu> sources,
 TensorMap StateStore::gather(const Emu& emu, StateKind kind) const {
   const c10::InferenceMode no_autograd;
   TensorMap logical;
-  for (size_t rank = 0; rank < emu.devices.size(); ++rank) {
-    const UnitState& state = at(emu, emu.devices[rank]);
-    const StateSchema& schema = state.schema();
-    if (state.arenas(kind).empty()) return logical;
-    for (int i = 0; i < static_cast<int>(schema.tensors.size()); ++i) {
-      const TensorSpec& tensor = schema.tensors[i];
-      if (!state.box(i) || !is_primary(tensor, schema.num_layers, emu.layout, state.rank())) {
-        continue;
-      }
-      const at::Tensor shard = state.tensor(i, kind);
-      at::Tensor& global = logical[tensor.name];
-      if (!global.defined()) global = at::empty(tensor.shape, shard.options().device(at::kCPU));
-      region(global, *state.box(i)).copy_(shard);
-    }
+  for (const DeviceId device : emu.devices) {
+    const UnitState& state = at(emu, device);
+    for_each_primary(state, kind, [&](int tensor, const at::Tensor& shard, const Box& box) {
+      const TensorSpec& spec = state.schema().tensors[tensor];
+      at::Tensor& global = logical[spec.name];
+      if (!global.defined()) global = at::empty(spec.shape, shard.options().device(at::kCPU));
+      region(global, box).copy_(shard);
+    });
   }
   return logical;
 }
 
 void StateStore::scatter(const Emu& emu, StateKind kind, const TensorMap& tensors) {
-  on_unit(emu, [&](Worker& worker, int) {
+  const auto fill = [&](Worker& worker) {
     const c10::InferenceMode no_autograd;
     const UnitState& state = at(emu, worker.id());
     for (int i = 0; i < static_cast<int>(state.schema().tensors.size()); ++i) {
-      if (!state.box(i)) continue;
+      const std::optional<Box>& box = state.box(i, kind);
+      if (!box) continue;
       const std::string& name = state.schema().tensors[i].name;
       const auto found = tensors.find(name);
       NEREUS_CHECK(found != tensors.end(), "no tensor " + name + " to load");
-      state.tensor(i, kind).copy_(region(found->second, *state.box(i)));
+      state.tensor(i, kind).copy_(region(found->second, *box));
     }
-  });
+  };
+  workers_.run(emu.devices, fill, nothing_to_abort);
 }
 
 void StateStore::clear(const Emu& emu, StateKind kind) {
@@ -141,18 +176,25 @@ void StateStore::clear(const Emu& emu, StateKind kind) {
   }
 }
 
-std::map<std::string, uint64_t> StateStore::hashes(const Emu& emu) const {
-  const UnitState& first = at(emu, emu.devices.front());
-  std::map<std::string, uint64_t> hashes;
-  for (const StateComponent& component : first.schema().components) {
-    for (const auto& [name, tensor] : gather(emu, component.kind)) {
-      const std::span bytes(static_cast<const std::byte*>(tensor.const_data_ptr()),
-                            tensor.nbytes());
-      hashes[to_string(component.kind) + "/" + name] = hash_bytes(bytes);
+std::map<std::string, uint64_t> StateStore::hashes(const Emu& emu,
+                                                   const WorkerPool& workers) const {
+  std::map<std::string, uint64_t> sums;
+  std::mutex mutex;
+  const auto add_part = [&](Worker& worker) {
+    const UnitState& state = at(emu, worker.id());
+    std::map<std::string, uint64_t> parts;
+    for (const StateComponent& component : state.schema().components) {
+      for_each_primary(state, component.kind, [&](int i, const at::Tensor& shard, const Box& box) {
+        const TensorSpec& spec = state.schema().tensors[i];
+        parts[to_string(component.kind) + "/" + spec.name] = hash_shard(shard, box, spec.shape);
+      });
     }
-  }
-  hashes["updates"] = static_cast<uint64_t>(first.updates);
-  return hashes;
+    const std::lock_guard lock(mutex);
+    for (const auto& [name, part] : parts) sums[name] += part;
+  };
+  workers.run(emu.devices, add_part, nothing_to_abort);
+  sums["updates"] = static_cast<uint64_t>(at(emu, emu.devices.front()).updates);
+  return sums;
 }
 
 }  // namespace nereus

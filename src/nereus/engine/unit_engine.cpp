@@ -27,7 +27,8 @@ std::map<DeviceId, UnitComms> connect(const StagePlan& stage) {
       comms[members[i]].*which = std::move(handles[i]);
     }
   };
-  const auto [tp, pp] = stage.layout;
+  const int tp = stage.layout.tp;
+  const int pp = stage.layout.pp;
   for (const auto& unit : stage.units) {
     for (int p = 0; p < pp; ++p) {
       group({unit.begin() + p * tp, unit.begin() + (p + 1) * tp}, &UnitComms::tp);
@@ -196,10 +197,10 @@ double UnitEngine::squared_norm(const std::vector<at::Tensor>& gradients) const 
 void UnitEngine::apply(std::vector<at::Tensor>& gradients, double lr, double factor,
                        const OptimizerOptions& optimizer) {
   const Stopwatch timer;
-  const std::span weights = state_.arenas(StateKind::kWeights);
-  const std::span masters = state_.arenas(StateKind::kMaster);
-  const std::span exp_avgs = state_.arenas(StateKind::kExpAvg);
-  const std::span exp_avg_sqs = state_.arenas(StateKind::kExpAvgSq);
+  const std::vector weights = state_.arenas(StateKind::kWeights);
+  const std::vector masters = state_.arenas(StateKind::kMaster);
+  const std::vector exp_avgs = state_.arenas(StateKind::kExpAvg);
+  const std::vector exp_avg_sqs = state_.arenas(StateKind::kExpAvgSq);
   ++state_.updates;
   for (size_t i = 0; i < gradients.size(); ++i) {
     at::Tensor parameter = masters.empty() ? weights[i] : masters[i];
@@ -207,7 +208,7 @@ void UnitEngine::apply(std::vector<at::Tensor>& gradients, double lr, double fac
     at::Tensor exp_avg_sq = exp_avg_sqs[i];
     gradients[i].mul_(factor);
     adamw_step(parameter, gradients[i], exp_avg, exp_avg_sq, state_.updates, lr, optimizer);
-    if (!masters.empty()) at::Tensor(weights[i]).copy_(parameter);
+    if (!masters.empty()) weights[i].copy_(parameter);
   }
   ++state_.version;
   optimizer_time_ += timer.elapsed();

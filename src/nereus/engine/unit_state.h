@@ -1,8 +1,9 @@
-// The state that one device holds of one unit, in one contiguous arena per layer and kind.
+// The state that one device holds of one unit, in one contiguous arena per chunk and kind.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <map>
 #include <optional>
 #include <span>
@@ -13,25 +14,46 @@
 
 namespace nereus {
 
-// Owned by the live job, used by one thread at a time: its device's worker, or the host thread
-// between steps. Memory is charged to the thread that constructs it.
+enum class ChunkState {
+  kAbsent,     // no memory
+  kAllocated,  // memory with no meaning yet
+  kValid,      // holds the logical state
+};
+
+// Used by one thread at a time: its device's worker, or the host thread between steps. In a
+// transition other workers may read a chunk (sharding.h) while its owner works on other chunks.
 class UnitState final {
  public:
-  // Uninitialised state of rank `index` of the unit.
-  UnitState(const Emu& emu, const StateSchema& schema, int index, at::Device device);
+  // Rank `index` of the unit, every chunk absent; `where` is what its tensors are made with.
+  UnitState(const Emu& emu, const StateSchema& schema, int index, at::TensorOptions where);
   // Weights of another model-stage with the same shards on this device: the same bytes, no copy.
+  // They live until both have released them. Requires owner.complete().
   static UnitState alias_weights(const Emu& emu, const UnitState& owner);
 
   const Emu& emu() const { return emu_; }
   Rank rank() const { return rank_; }
   const StateSchema& schema() const { return schema_; }
 
-  // The box of schema().tensors[tensor] that is here, or nothing.
-  const std::optional<Box>& box(int tensor) const { return shards_[tensor].box; }
-  // A view of that shard in the arena; requires box(tensor).
+  // A chunk of which the rank holds nothing goes through the same states, without bytes.
+  ChunkState chunk(int chunk) const { return chunks_.at(chunk).state; }
+  int chunks() const { return static_cast<int>(chunks_.size()); }
+  // Charged to the calling thread. Requires kAbsent; if it throws Error(kOutOfMemory) nothing
+  // happened.
+  void allocate(int chunk);
+  void mark_valid(int chunk);  // requires kAllocated
+  void release(int chunk);
+  bool complete() const;  // every chunk is valid
+
+  // The box of schema().tensors[tensor] that the rank holds of a kind, or nothing.
+  const std::optional<Box>& box(int tensor, StateKind kind = StateKind::kWeights) const {
+    return shards(kind)[tensor].box;
+  }
+  // A view of that shard in the arena; requires a box and an allocated chunk.
   at::Tensor tensor(int tensor, StateKind kind) const;
-  // One flat tensor per layer held here, in layer order; empty if the schema lacks the kind.
-  std::span<const at::Tensor> arenas(StateKind kind) const;
+  // The part of that shard that `part` names in global coordinates.
+  at::Tensor region(int tensor, StateKind kind, const Box& part) const;
+  // One flat tensor per chunk with elements here, in order; empty if the schema lacks the kind.
+  std::vector<at::Tensor> arenas(StateKind kind) const;
   // Views of all weights by name.
   ParameterMap weights() const;
   // Views of the shards in arenas shaped like arenas(kWeights), e.g. gradients, by name.
@@ -44,16 +66,28 @@ class UnitState final {
   UnitState() = default;
   struct Shard {
     std::optional<Box> box;
-    int arena = 0;
-    int64_t offset = 0;
+    int64_t offset = 0;  // in its chunk's arena
   };
-  at::Tensor view(const at::Tensor& arena, int tensor) const;
+  struct Chunk {
+    ChunkState state = ChunkState::kAbsent;
+    std::array<int64_t, std::size(kStateParts)> sizes{};  // elements, by part
+    std::map<StateKind, at::Tensor> arenas;               // of the kinds with elements here
+  };
+  const std::vector<Shard>& shards(StateKind kind) const {
+    return shards_[static_cast<size_t>(part_of(kind))];
+  }
 
   Emu emu_;
   Rank rank_;
   StateSchema schema_;
-  std::vector<Shard> shards_;  // per schema tensor
-  std::map<StateKind, std::vector<at::Tensor>> arenas_;
+  at::TensorOptions where_;
+  std::array<std::vector<Shard>, std::size(kStateParts)> shards_;  // by part and schema tensor
+  std::vector<Chunk> chunks_;
 };
+
+// Copies one box of one tensor, in every component of `part` that the target has; dtypes may
+// differ.
+void copy_box(const UnitState& source, const UnitState& target, int tensor, StatePart part,
+              const Box& box);
 
 }  // namespace nereus

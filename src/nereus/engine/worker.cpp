@@ -1,6 +1,7 @@
 #include "nereus/engine/worker.h"
 
 #include <ATen/Parallel.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <latch>
 
@@ -8,11 +9,8 @@
 
 namespace nereus {
 
-Worker::Worker(DeviceId id, at::Device compute, Bytes memory_budget)
-    : id_(id),
-      compute_(compute),
-      memory_(to_string(id), memory_budget),
-      thread_([this] { loop(); }) {}
+Worker::Worker(DeviceId id, at::TensorOptions where, DeviceMemory memory)
+    : id_(id), where_(where), memory_(std::move(memory)), thread_([this] { loop(); }) {}
 
 Worker::~Worker() {
   {
@@ -21,6 +19,12 @@ Worker::~Worker() {
   }
   wake_.notify_one();
   thread_.join();
+}
+
+void Worker::synchronise() const {
+  if (where_.device().is_cpu()) return;
+  const c10::impl::VirtualGuardImpl device(where_.device().type());
+  device.synchronizeStream(device.getStream(where_.device()));
 }
 
 void Worker::post(std::function<void()> task) {
@@ -47,14 +51,35 @@ void Worker::loop() {
   }
 }
 
-WorkerPool::WorkerPool(const DevicePool& devices, const std::string& device_type,
-                       Bytes memory_budget) {
+WorkerPool::WorkerPool(const Cluster& cluster, const std::string& device_type) {
+  const bool on_gpu = device_type == "cuda";
+  const auto add = [&](DeviceId id, at::TensorOptions where, Bytes budget) {
+    workers_.emplace(id, std::make_unique<Worker>(id, where, DeviceMemory(to_string(id), budget)));
+  };
+  const DevicePool devices = all_devices(cluster);
   for (const DeviceId id : devices.devices()) {
-    const at::Device compute = device_type == "cpu"
-                                   ? at::Device(at::kCPU)
-                                   : at::Device(at::kCUDA, static_cast<at::DeviceIndex>(id.index));
-    workers_.emplace(id, std::make_unique<Worker>(id, compute, memory_budget));
+    const auto index = static_cast<at::DeviceIndex>(id.index);
+    add(id, on_gpu ? at::Device(at::kCUDA, index) : at::Device(at::kCPU), cluster.device.memory);
   }
+  for (int host = 0; host < static_cast<int>(cluster.hosts.size()); ++host) {
+    const Bytes memory = cluster.hosts[host].memory;
+    if (memory == Bytes()) continue;
+    add({host, kHostMemory}, at::TensorOptions(at::kCPU).pinned_memory(on_gpu), memory);
+  }
+}
+
+WorkerPool WorkerPool::beside() const {
+  WorkerPool pool;
+  for (const auto& [id, worker] : workers_) {
+    pool.workers_.emplace(id, std::make_unique<Worker>(id, worker->where(), worker->memory()));
+  }
+  return pool;
+}
+
+std::vector<DeviceId> WorkerPool::devices() const {
+  std::vector<DeviceId> ids;
+  for (const auto& [id, worker] : workers_) ids.push_back(id);
+  return ids;
 }
 
 Worker& WorkerPool::at(DeviceId id) const {

@@ -12,23 +12,27 @@
 #include <span>
 #include <thread>
 
-#include "nereus/cluster/device.h"
+#include "nereus/cluster/cluster.h"
 #include "nereus/engine/device_memory.h"
 
 namespace nereus {
 
 // Executes tasks in order on its own thread, with one intra-op thread, charging allocations to the
-// device's memory. `compute` is where its tensors live: cpu, or cuda:index.
+// device's memory.
 class Worker final {
  public:
-  Worker(DeviceId id, at::Device compute, Bytes memory_budget);
+  // `where`: what its tensors are made with (cpu, cuda:index, pinned). Workers given copies of one
+  // DeviceMemory share its budget.
+  Worker(DeviceId id, at::TensorOptions where, DeviceMemory memory);
   ~Worker();  // finishes queued tasks
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
   DeviceId id() const { return id_; }
-  at::Device compute() const { return compute_; }
+  at::TensorOptions where() const { return where_; }
   DeviceMemory& memory() { return memory_; }
+  // Waits until what this thread has asked of an accelerator is done; nothing to do on the CPU.
+  void synchronise() const;
   // Any thread. The task must not throw.
   void post(std::function<void()> task);
 
@@ -36,7 +40,7 @@ class Worker final {
   void loop();
 
   DeviceId id_;
-  at::Device compute_;
+  at::TensorOptions where_;
   DeviceMemory memory_;
   std::mutex mutex_;
   std::condition_variable wake_;
@@ -47,10 +51,17 @@ class Worker final {
 
 class WorkerPool final {
  public:
-  // `device_type` "cpu" or "cuda" (index i of a host computes on cuda:i).
-  WorkerPool(const DevicePool& devices, const std::string& device_type, Bytes memory_budget);
+  // One worker for each device of the cluster, computing on the CPU or, `device_type` "cuda", index
+  // i of a host on cuda:i; and one for each host's memory that state may be parked in. Budgets are
+  // the cluster's.
+  WorkerPool(const Cluster& cluster, const std::string& device_type);
+
+  // A second thread for each device, with the same memory accounts: work beside the passes that
+  // keep the first ones busy.
+  WorkerPool beside() const;
 
   Worker& at(DeviceId id) const;
+  std::vector<DeviceId> devices() const;  // sorted, host memory included
 
   // Runs body(worker) on each device at once and waits for all. If one throws, `on_failure(reason)`
   // is called once, at once (it should abort communicators so that nobody waits for the failed
@@ -59,6 +70,7 @@ class WorkerPool final {
            const std::function<void(const std::string&)>& on_failure) const;
 
  private:
+  WorkerPool() = default;
   std::map<DeviceId, std::unique_ptr<Worker>> workers_;
 };
 

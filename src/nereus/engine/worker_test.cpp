@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 
 #include "nereus/base/error.h"
 #include "nereus/comm/communicator.h"
@@ -15,7 +16,7 @@ const std::vector<DeviceId> kDevices = {{0, 0}, {0, 1}, {0, 2}};
 void ignore(const std::string&) {}
 
 TEST(WorkerPool, RunsOnEveryDeviceAtOnce) {
-  const WorkerPool pool(DevicePool(kDevices), "cpu", Bytes(0));
+  const WorkerPool pool(cpu_cluster(3, Bytes(0), 1), "cpu");
   auto comms = make_thread_communicators(3);
   std::atomic<int> ran = 0;
   // A barrier passes only if all three run at the same time.
@@ -30,7 +31,7 @@ TEST(WorkerPool, RunsOnEveryDeviceAtOnce) {
 }
 
 TEST(WorkerPool, ThrowsTheCauseAndNotItsConsequences) {
-  const WorkerPool pool(DevicePool(kDevices), "cpu", Bytes(0));
+  const WorkerPool pool(cpu_cluster(3, Bytes(0), 1), "cpu");
   auto comms = make_thread_communicators(3);
   const auto body = [&](Worker& worker) {
     if (worker.id().index == 1) throw Error(ErrorCode::kNumeric, "NaN on device 1");
@@ -49,10 +50,34 @@ TEST(WorkerPool, ThrowsTheCauseAndNotItsConsequences) {
 }
 
 TEST(WorkerPool, EnforcesTheBudgetOfEachDevice) {
-  const WorkerPool pool(DevicePool(kDevices), "cpu", Bytes(1000));
+  const WorkerPool pool(cpu_cluster(3, Bytes(1000), 1), "cpu");
   const auto body = [](Worker& worker) { at::empty({worker.id().index == 2 ? 300 : 100}); };
   EXPECT_THROW(pool.run(kDevices, body, ignore), Error);
   EXPECT_EQ(pool.at({0, 0}).memory().peak(), Bytes(400));
+}
+
+TEST(WorkerPool, GivesHostMemoryItsOwnBudget) {
+  const WorkerPool pool(cpu_cluster(3, Bytes(1000), 1), "cpu");
+  const DeviceId host{0, kHostMemory};
+  EXPECT_EQ(pool.devices().front(), host);
+  at::Tensor parked;
+  const std::vector<DeviceId> devices = {host};
+  pool.run(devices, [&](Worker& worker) { parked = at::empty({500}, worker.where()); }, ignore);
+  EXPECT_EQ(pool.at(host).memory().current(), Bytes(2000));
+}
+
+TEST(WorkerPool, WorksBesideABusyPoolOnTheSameBudget) {
+  const WorkerPool pool(cpu_cluster(3, Bytes(1000), 1), "cpu");
+  const WorkerPool second = pool.beside();
+  std::promise<void> finished;
+  at::Tensor tensor;
+  pool.at({0, 1}).post([&] { finished.get_future().wait(); });
+  const std::vector<DeviceId> devices = {{0, 1}};
+  second.run(devices, [&](Worker&) { tensor = at::empty({100}); }, ignore);
+  EXPECT_EQ(pool.at({0, 1}).memory().current(), Bytes(400));
+  const auto too_much = [](Worker&) { at::empty({200}); };
+  EXPECT_THROW(second.run(devices, too_much, ignore), Error) << "400 of 1000 bytes are taken";
+  finished.set_value();
 }
 
 }  // namespace

@@ -2,16 +2,26 @@
 
 namespace nereus {
 
+void to_json(Json& j, const TransitionFailure& failure) {
+  j = Json{{"reason", failure.reason}, {"lost_devices", failure.lost}};
+}
+
 void to_json(Json& j, const TransitionReport& report) {
   Json primitives = Json::array();
   for (const PrimitiveReport& p : report.primitives) {
-    primitives.push_back({{"id", p.id}, {"measured_s", p.measured}, {"moved_bytes", p.moved}});
+    primitives.push_back({{"id", p.id},
+                          {"start_s", p.start},
+                          {"measured_s", p.measured},
+                          {"moved_bytes", p.moved},
+                          {"resident_bytes", p.resident}});
   }
   Json peak = Json::object();
   for (const auto& [device, bytes] : report.peak_bytes) peak[to_string(device)] = bytes;
   j = Json{{"primitives", std::move(primitives)},   {"measured_s", report.measured},
            {"verification_s", report.verification}, {"moved_bytes", report.moved},
-           {"verified", report.verified},           {"peak_bytes", std::move(peak)}};
+           {"resident_bytes", report.resident},     {"verified", report.verified},
+           {"peak_bytes", std::move(peak)}};
+  if (report.failure) j["failure"] = *report.failure;
 }
 
 void to_json(Json& j, const NodeTiming& timing) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,32 @@ struct NodeTiming {
   std::string name;                     // the workflow node's
   Seconds total;                        // wall time
   std::map<OpClass, Seconds> by_class;  // mean over the devices, by class
+};
+
+struct PrimitiveReport {
+  int id = 0;
+  Seconds measured;  // from its start on the first device to its end on the last one
+  Bytes moved;       // between devices
+  Seconds start;     // counted from the beginning of the transition
+  Bytes resident;    // copied within a device
+};
+
+// Why a transition stopped. Every layer of every unit is then either valid or not there.
+struct TransitionFailure {
+  std::string reason;
+  std::vector<DeviceId> lost;  // devices that died, sorted; their state is gone
+};
+
+struct TransitionReport {
+  std::vector<PrimitiveReport> primitives;  // those that were completed
+  Seconds measured;                         // whole transition, verification excluded
+  Seconds exposed;       // of that, what the job waited for: all of it, unless it ran beside a step
+  Seconds verification;  // hashing before and after
+  Bytes moved;
+  Bytes resident;
+  bool verified = false;  // logical state bit-equal before and after
+  std::map<DeviceId, Bytes> peak_bytes;
+  std::optional<TransitionFailure> failure;
 };
 
 struct StepReport {
@@ -30,21 +57,9 @@ struct StepReport {
   int64_t prompt_tokens = 0;
   std::map<std::string, double> metrics;  // verl's names
   bool last = false;                      // no step follows
-};
-
-struct PrimitiveReport {
-  int id = 0;
-  Seconds measured;
-  Bytes moved;
-};
-
-struct TransitionReport {
-  std::vector<PrimitiveReport> primitives;
-  Seconds measured;      // whole transition, verification excluded
-  Seconds verification;  // hashing before and after
-  Bytes moved;
-  bool verified = false;  // logical state bit-equal before and after
-  std::map<DeviceId, Bytes> peak_bytes;
+  // Of the transition that ran beside the step, if one did. If it failed, the step came to nothing:
+  // recover() must follow, and then the same step again.
+  std::optional<TransitionReport> transition;
 };
 
 struct Inventory {
@@ -63,11 +78,21 @@ class Job {
   // Runs one RL step to its safe boundary. Throws Error; the job then goes on from a checkpoint
   // only.
   virtual StepReport run_step() = 0;
-  // Executes a transition at a boundary: afterwards plan() == dag.to. Throws Error.
+  // Executes a transition at a boundary: afterwards plan() == dag.to, unless the report tells of a
+  // failure: then only recover() may follow. Throws Error.
   virtual TransitionReport apply(const TransitionDag& dag) = 0;
+  // The same beside the next step's generation, whose state `dag` leaves alone. When that step
+  // ends, generation's units become those of `to`, which else equals dag.to, and get their weights
+  // from the training units as they do after every step. run_step() reports it.
+  virtual void overlap(TransitionDag dag, Plan to) = 0;
+  // After a transition that failed: builds the units of `to`, on devices that are
+  // left, from whatever state is intact anywhere. Throws Error(kAborted) saying what was lost, and
+  // the checkpoint to fall back to, if some of it is nowhere any more.
+  virtual TransitionReport recover(const Plan& to) = 0;
 };
 
-void to_json(Json& j, const TransitionReport& report);
+void to_json(Json& j, const TransitionFailure& failure);
+void to_json(Json& j, const TransitionReport& report);  // "failure" only if there was one
 void to_json(Json& j, const NodeTiming& timing);
 
 }  // namespace nereus

@@ -1,16 +1,16 @@
 #include "nereus/live/live_job.h"
 
 #include <algorithm>
+#include <set>
 
-#include "nereus/base/log.h"
-#include "nereus/data/files.h"
 #include "nereus/data/hf_model.h"
-#include "nereus/engine/primitive_executor.h"
 #include "nereus/engine/stopwatch.h"
+#include "nereus/live/failed_batch.h"
 #include "nereus/live/metrics.h"
 #include "nereus/live/ppo_step.h"
 #include "nereus/live/prompt_source.h"
 #include "nereus/live/rewarding.h"
+#include "nereus/live/transitions.h"
 #include "nereus/rl/advantage.h"
 #include "nereus/rl/minibatch.h"
 
@@ -39,6 +39,12 @@ TensorMap tensors_of_kind(const TensorMap& part, StateKind kind) {
   return tensors;
 }
 
+// A transition beside the next step, and the plan that is in force after that step.
+struct Overlap {
+  TransitionDag dag;
+  Plan to;
+};
+
 }  // namespace
 
 class LiveJob::Impl {
@@ -51,8 +57,10 @@ class LiveJob::Impl {
         reward_(make_reward(options_.reward, options_.reward_options)),
         kl_(options_.ppo.kl_coef, options_.ppo.target_kl,
             options_.ppo.adaptive_kl ? options_.ppo.kl_horizon : 0),
-        runtime_(options_.cluster, options_.device_type, job_.models) {
+        runtime_(options_.cluster, options_.device_type, job_.models),
+        transitions_(runtime_, options_) {
     verify(plan, all_devices(options_.cluster), job_);
+    verify_trainable(plan, job_.models);
     load_models(plan);
     runtime_.adopt(std::move(plan));
     runtime_.synchronise_generation();
@@ -60,6 +68,8 @@ class LiveJob::Impl {
 
   StepReport run_step();
   TransitionReport apply(const TransitionDag& dag);
+  void overlap(TransitionDag dag, Plan to);
+  TransitionReport recover(const Plan& to);
   void save(const std::filesystem::path& root, const Json& extra, int keep) const;
   Json resume(const Checkpoint& checkpoint);
   void export_actor(const std::filesystem::path& directory) const;
@@ -70,22 +80,25 @@ class LiveJob::Impl {
   int step() const { return step_; }
   int64_t dropped_prompts() const { return prompts_.dropped(); }
   bool done() const { return step_ >= options_.total_steps; }
-  Inventory inventory() const { return {options_.cluster, options_.supply.at(step_)}; }
+  Inventory inventory() const { return {options_.cluster, devices_at(step_)}; }
 
  private:
   void load_models(const Plan& plan);
   void load(const StagePlan& stage, const TensorMap& weights);
-  // The step's samples with prompts only; then with responses, log-probabilities, values and
-  // scores; then with rewards, advantages and returns.
-  Experience start_batch() const;
+  // The step's samples with responses; then with log-probabilities, values and scores; then with
+  // rewards, advantages and returns.
+  NodeTiming generate(Experience& experience);
   void make_experience(Experience& experience, Metrics& metrics, std::vector<NodeTiming>& timings);
   void estimate_advantages(Experience& experience, Metrics& metrics,
                            std::vector<NodeTiming>& timings);
-  std::filesystem::path keep_failed_batch(const Experience& experience) const;
   void update_models(const Experience& experience, Metrics& metrics,
                      std::vector<NodeTiming>& timings);
+  // Of a step that came to nothing, because the transition beside it failed.
+  StepReport stopped(TransitionReport transition, Seconds took) const;
   StepReport make_report(const Experience& experience, Metrics metrics,
                          std::vector<NodeTiming> timings, Seconds took) const;
+  // The devices that are there for a step: those supplied, without those that died.
+  DevicePool devices_at(int step) const;
   // The first unit of a model-stage: any replica speaks for all.
   Emu first_unit(ModelStage model_stage) const {
     return units_of(nereus::at(runtime_.plan(), model_stage)).front();
@@ -98,6 +111,8 @@ class LiveJob::Impl {
   std::unique_ptr<Reward> reward_;
   KlController kl_;
   Runtime runtime_;
+  Transitions transitions_;
+  std::optional<Overlap> overlap_;  // for the next step
   int step_ = 0;
 };
 
@@ -128,54 +143,58 @@ void LiveJob::Impl::load(const StagePlan& stage, const TensorMap& weights) {
   }
 }
 
-Experience LiveJob::Impl::start_batch() const {
-  const int64_t n = options_.data.samples_per_prompt;
-  const int64_t batch = options_.data.train_batch_size;
-  Experience experience;
-  for (int64_t i = 0; i < batch; ++i) {
-    const auto& entry = prompts_.at(step_ * batch + i);
-    for (int64_t k = 0; k < n; ++k) {
-      Sample sample;
-      sample.id = static_cast<uint64_t>((step_ * batch + i) * n + k);
-      sample.prompt_index = entry.index;
-      sample.prompt = entry.tokens;
-      experience.push_back(std::move(sample));
-    }
-  }
-  return experience;
-}
-
 StepReport LiveJob::Impl::run_step() {
   const Stopwatch timer;
   runtime_.reset_peaks();
-  Experience experience = start_batch();
+  const std::optional<Overlap> overlap = std::exchange(overlap_, std::nullopt);
+  if (overlap) transitions_.start(overlap->dag);
+  Experience experience = start_batch(prompts_, options_.data, step_);
   std::vector<NodeTiming> timings;
   Metrics metrics;
+  std::optional<TransitionReport> moved;
   try {
+    timings.push_back(generate(experience));
+    if (overlap) moved = transitions_.join();
+    if (moved && moved->failure) return stopped(*std::move(moved), timer.elapsed());
     make_experience(experience, metrics, timings);
     estimate_advantages(experience, metrics, timings);
     update_models(experience, metrics, timings);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kNumeric || options_.failure_directory.empty()) throw;
-    throw Error(error.code(), std::string(error.what()) + "\nThe batch is kept in " +
-                                  keep_failed_batch(experience).string() +
-                                  "; go on from the last checkpoint with --resume");
+    throw Error(error.code(),
+                std::string(error.what()) + "\nThe batch is kept in " +
+                    write_failed_batch(options_.failure_directory, step_, experience).string() +
+                    "; go on from the last checkpoint with --resume");
   }
-  timings.push_back(runtime_.synchronise_generation());
-  const StepReport report =
+  timings.push_back(overlap ? runtime_.remake_generation(overlap->to)
+                            : runtime_.synchronise_generation());
+  StepReport report =
       make_report(experience, std::move(metrics), std::move(timings), timer.elapsed());
+  report.transition = std::move(moved);
   ++step_;
   return report;
 }
 
-void LiveJob::Impl::make_experience(Experience& experience, Metrics& metrics,
-                                    std::vector<NodeTiming>& timings) {
+NodeTiming LiveJob::Impl::generate(Experience& experience) {
   GenerationOptions generation{.sampling = options_.sampling,
                                .max_new_tokens = options_.response_length.at(step_),
                                .eos_token_ids = job_.model(Role::kActor).eos_token_ids,
                                .ignore_eos = options_.ignore_eos};
   generation.sampling.seed = options_.seed;
-  timings.push_back(generate_responses(runtime_, experience, generation));
+  return generate_responses(runtime_, experience, generation);
+}
+
+StepReport LiveJob::Impl::stopped(TransitionReport transition, Seconds took) const {
+  StepReport report;
+  report.step = step_;
+  report.step_s = took;
+  report.next_pool = devices_at(step_);
+  report.transition = std::move(transition);
+  return report;
+}
+
+void LiveJob::Impl::make_experience(Experience& experience, Metrics& metrics,
+                                    std::vector<NodeTiming>& timings) {
   timings.push_back(infer_log_probs(runtime_, "old_log_prob", kActorTraining, experience,
                                     &Sample::old_log_probs, options_.sampling.temperature));
   if (options_.reference) {
@@ -203,25 +222,6 @@ void LiveJob::Impl::estimate_advantages(Experience& experience, Metrics& metrics
   add_batch_metrics(experience, options_.response_length.at(step_), metrics);
   const Seconds took = timer.elapsed();
   timings.push_back({"adv", took, {{OpClass::kHost, took}}});
-}
-
-std::filesystem::path LiveJob::Impl::keep_failed_batch(const Experience& experience) const {
-  Json samples = Json::array();
-  for (const Sample& sample : experience) {
-    samples.push_back({{"id", sample.id},
-                       {"prompt_index", sample.prompt_index},
-                       {"prompt", sample.prompt},
-                       {"response", sample.response},
-                       {"old_log_probs", sample.old_log_probs},
-                       {"values", sample.values},
-                       {"token_scores", sample.token_scores},
-                       {"advantages", sample.advantages},
-                       {"returns", sample.returns}});
-  }
-  const auto file =
-      options_.failure_directory / ("failed_step_" + std::to_string(step_ + 1) + ".json");
-  write_text(file, samples.dump());
-  return file;
 }
 
 void LiveJob::Impl::update_models(const Experience& experience, Metrics& metrics,
@@ -269,7 +269,7 @@ StepReport LiveJob::Impl::make_report(const Experience& experience, Metrics metr
   report.workload.response_mean =
       static_cast<double>(report.response_tokens) / static_cast<double>(experience.size());
   report.last = step_ + 1 >= options_.total_steps;
-  report.next_pool = options_.supply.at(step_ + 1);
+  report.next_pool = devices_at(step_ + 1);
   report.next_workload = report.workload;
   report.next_workload.response_limit = options_.response_length.at(step_ + 1);
   // The share of the limit that responses use is the best guess for the next step.
@@ -281,16 +281,27 @@ StepReport LiveJob::Impl::make_report(const Experience& experience, Metrics metr
   return report;
 }
 
+DevicePool LiveJob::Impl::devices_at(int step) const {
+  std::vector<DeviceId> devices = options_.supply.at(step).devices();
+  std::erase_if(devices, [this](DeviceId id) { return transitions_.lost().contains(id); });
+  return DevicePool(std::move(devices));
+}
+
 TransitionReport LiveJob::Impl::apply(const TransitionDag& dag) {
   NEREUS_CHECK(dag.from == runtime_.plan(), "the transition starts from another plan");
-  runtime_.reset_peaks();
-  runtime_.release();
-  const auto schema_of = [this](ModelStage model_stage) { return runtime_.schema(model_stage); };
-  TransitionReport report = execute(dag, runtime_.store(), schema_of, options_.verify_transitions);
-  report.peak_bytes = runtime_.peaks();
-  runtime_.adopt(dag.to);
-  runtime_.synchronise_generation();
-  return report;
+  verify_trainable(dag.to, job_.models);
+  return transitions_.apply(dag);
+}
+
+void LiveJob::Impl::overlap(TransitionDag dag, Plan to) {
+  NEREUS_CHECK(dag.from == runtime_.plan(), "the transition starts from another plan");
+  verify_trainable(to, job_.models);
+  overlap_ = Overlap{std::move(dag), std::move(to)};
+}
+
+TransitionReport LiveJob::Impl::recover(const Plan& to) {
+  verify_trainable(to, job_.models);
+  return transitions_.recover(to);
 }
 
 void LiveJob::Impl::save(const std::filesystem::path& root, const Json& extra, int keep) const {
@@ -360,6 +371,8 @@ const Plan& LiveJob::plan() const { return impl_->plan(); }
 bool LiveJob::done() const { return impl_->done(); }
 StepReport LiveJob::run_step() { return impl_->run_step(); }
 TransitionReport LiveJob::apply(const TransitionDag& dag) { return impl_->apply(dag); }
+void LiveJob::overlap(TransitionDag dag, Plan to) { impl_->overlap(std::move(dag), std::move(to)); }
+TransitionReport LiveJob::recover(const Plan& to) { return impl_->recover(to); }
 int LiveJob::step() const { return impl_->step(); }
 int64_t LiveJob::dropped_prompts() const { return impl_->dropped_prompts(); }
 void LiveJob::save(const std::filesystem::path& root, const Json& extra, int keep) const {

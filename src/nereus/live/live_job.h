@@ -26,6 +26,8 @@ class LiveJob final : public Job {
   bool done() const override;
   StepReport run_step() override;
   TransitionReport apply(const TransitionDag& dag) override;
+  void overlap(TransitionDag dag, Plan to) override;
+  TransitionReport recover(const Plan& to) override;
 
   // Number of the next step.
   int step() const;

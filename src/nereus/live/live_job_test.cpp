@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "nereus/live/testing.h"
+#include "nereus/transition/compile.h"
 
 namespace nereus {
 namespace {

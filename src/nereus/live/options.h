@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "nereus/base/json.h"
 #include "nereus/cluster/cluster.h"
 #include "nereus/engine/optimizer.h"
+#include "nereus/engine/transition_executor.h"
 #include "nereus/live/schedule.h"
 #include "nereus/nn/sampler.h"
 #include "nereus/rl/loss.h"
@@ -70,6 +72,11 @@ struct LiveOptions {
   // Where the batch of a step that met NaN or Inf is kept (failed_step_N.json); empty: nowhere.
   std::filesystem::path failure_directory;
   bool verify_transitions = true;  // hash the logical state before and after
+  // bytes/s; > 0: what a transition moves between devices takes at least its time, as over a slow
+  // network.
+  double link_bandwidth = 0;
+  // Called at each event of a transition, on the device's thread; throwing DeviceLost kills it.
+  std::function<void(const TransitionEvent&)> on_transition_event;
 };
 
 // What planner and controller know of this job. Reads the config.json files. `step`: which step's

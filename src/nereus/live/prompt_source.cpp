@@ -58,4 +58,21 @@ int64_t PromptSource::longest() const {
   return static_cast<int64_t>(longest);
 }
 
+Experience start_batch(const PromptSource& prompts, const DataOptions& data, int step) {
+  const int64_t n = data.samples_per_prompt;
+  const int64_t batch = data.train_batch_size;
+  Experience experience;
+  for (int64_t i = 0; i < batch; ++i) {
+    const auto& entry = prompts.at(step * batch + i);
+    for (int64_t k = 0; k < n; ++k) {
+      Sample sample;
+      sample.id = static_cast<uint64_t>((step * batch + i) * n + k);
+      sample.prompt_index = entry.index;
+      sample.prompt = entry.tokens;
+      experience.push_back(std::move(sample));
+    }
+  }
+  return experience;
+}
+
 }  // namespace nereus

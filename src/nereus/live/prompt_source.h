@@ -7,6 +7,7 @@
 #include "nereus/bridge/tokenizer.h"
 #include "nereus/data/prompts.h"
 #include "nereus/live/options.h"
+#include "nereus/rl/sample.h"
 
 namespace nereus {
 
@@ -35,5 +36,8 @@ class PromptSource final {
   bool shuffle_ = true;
   uint64_t seed_ = 0;
 };
+
+// The samples of a step, with prompts only.
+Experience start_batch(const PromptSource& prompts, const DataOptions& data, int step);
 
 }  // namespace nereus

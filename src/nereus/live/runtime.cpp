@@ -14,11 +14,23 @@ constexpr ModelStage kActorGeneration{Role::kActor, Stage::kGeneration};
 
 }  // namespace
 
+void verify_trainable(const Plan& plan, const std::map<Role, ModelUse>& models) {
+  for (const StagePlan& stage : plan.stages) {
+    const auto refuse = [&](const std::string& what) {
+      throw Error(ErrorCode::kInvalidInput, to_string(stage.model_stage) + ": " + what +
+                                                " can be planned and moved, but not trained yet");
+    };
+    if (stage.layout.zero > 1) refuse("zero " + std::to_string(stage.layout.zero));
+    if (stage.layout.ep > 1) refuse("ep " + std::to_string(stage.layout.ep));
+    if (models.at(stage.model_stage.role).spec.num_experts > 0) refuse("a mixture of experts");
+  }
+}
+
 Runtime::Runtime(const Cluster& cluster, const std::string& device_type,
                  std::map<Role, ModelUse> models)
     : models_(std::move(models)),
       devices_(all_devices(cluster)),
-      workers_(devices_, device_type, cluster.device.memory),
+      workers_(cluster, device_type),
       store_(workers_) {}
 
 StateSchema Runtime::schema(ModelStage model_stage) const {
@@ -33,6 +45,28 @@ void Runtime::adopt(Plan plan) {
 }
 
 void Runtime::release() { engines_.clear(); }
+
+void Runtime::release_idle() {
+  std::erase_if(engines_, [](const auto& entry) { return entry.first.first != kActorGeneration; });
+}
+
+NodeTiming Runtime::remake_generation(Plan plan) {
+  const Stopwatch timer;
+  release();
+  const EmuCollection wanted = units_of(nereus::at(plan, kActorGeneration));
+  for (const Emu& unit : store_.units()) {
+    if (unit.model_stage != kActorGeneration) continue;
+    if (std::ranges::find(wanted, unit) == wanted.end()) store_.destroy(unit);
+  }
+  for (const Emu& unit : wanted) {
+    if (!store_.contains(unit)) store_.create(unit, schema(kActorGeneration));
+  }
+  adopt(std::move(plan));
+  NodeTiming timing = synchronise_generation();
+  timing.total = timer.elapsed();
+  timing.by_class = {{OpClass::kTransfer, timing.total}};
+  return timing;
+}
 
 void Runtime::alias_generation() {
   const EmuCollection training = units_of(nereus::at(plan_, kActorTraining));
@@ -107,9 +141,8 @@ NodeTiming Runtime::synchronise_generation() {
   const Stopwatch timer;
   const EmuCollection training = units_of(nereus::at(plan_, kActorTraining));
   const EmuCollection generation = units_of(nereus::at(plan_, kActorGeneration));
-  const StateKind weights[] = {StateKind::kWeights};
   // Also stamps the generation units with the training units' weight version.
-  store_.copy(weight_sync_, training, generation, weights);
+  store_.copy(weight_sync_, training, generation);
   const Seconds took = timer.elapsed();
   return {"update_weights", took, {{OpClass::kTransfer, took}}};
 }
@@ -131,7 +164,7 @@ std::map<DeviceId, Bytes> Runtime::current() const {
 }
 
 void Runtime::reset_peaks() {
-  for (const DeviceId device : devices_.devices()) workers_.at(device).memory().reset_peak();
+  for (const DeviceId device : workers_.devices()) workers_.at(device).memory().reset_peak();
 }
 
 }  // namespace nereus

@@ -12,6 +12,10 @@
 
 namespace nereus {
 
+// Throws Error(kInvalidInput) for what can be planned and moved, but not trained yet: optimizer
+// sharding, expert parallelism, mixtures of experts.
+void verify_trainable(const Plan& plan, const std::map<Role, ModelUse>& models);
+
 // Used by the host thread only.
 class Runtime final {
  public:
@@ -28,6 +32,11 @@ class Runtime final {
   void adopt(Plan plan);
   // Takes the engines down, so that state may be moved. adopt() brings them back.
   void release();
+  // The same, but generation goes on.
+  void release_idle();
+  // Puts a plan in force that differs from the state in the store in its generation units only:
+  // those are made anew, from the training weights.
+  NodeTiming remake_generation(Plan plan);
 
   // Runs body(engine, unit number) on every device of a model-stage at once. Throws what a device
   // threw. The timing's classes are means over the devices; local work counts as `local`.

@@ -1,0 +1,85 @@
+#include "nereus/engine/state_hash.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace nereus {
+namespace {
+
+const std::vector<int64_t> kShape = {6, 5, 8};
+
+at::Tensor region(const at::Tensor& global, const Box& box) {
+  at::Tensor view = global;
+  for (size_t d = 0; d < box.begin.size(); ++d) {
+    view = view.narrow(static_cast<int64_t>(d), box.begin[d], box.end[d] - box.begin[d]);
+  }
+  return view.contiguous();
+}
+
+uint64_t hash_of(const at::Tensor& tensor) {
+  return hash_shard(tensor, whole(tensor.sizes()), tensor.sizes());
+}
+
+class StateHash : public ::testing::TestWithParam<at::ScalarType> {
+ protected:
+  at::Tensor random() const { return at::randn(kShape, at::dtype(GetParam())); }
+};
+
+TEST_P(StateHash, PartsOfAnyCutAddUp) {
+  const at::Tensor tensor = random();
+  const std::vector<std::vector<Box>> cuts = {
+      {{{0, 0, 0}, {2, 5, 8}}, {{2, 0, 0}, {6, 5, 8}}},
+      {{{0, 0, 0}, {6, 5, 3}}, {{0, 0, 3}, {6, 5, 8}}},
+      {{{0, 0, 0}, {6, 2, 8}}, {{0, 2, 0}, {4, 5, 8}}, {{4, 2, 0}, {6, 5, 8}}}};
+  for (const std::vector<Box>& cut : cuts) {
+    uint64_t sum = 0;
+    uint64_t sum_by_ops = 0;
+    for (const Box& box : cut) {
+      sum += hash_shard(region(tensor, box), box, kShape);
+      sum_by_ops += hash_shard_by_ops(region(tensor, box), box, kShape);
+    }
+    EXPECT_EQ(sum, hash_of(tensor));
+    EXPECT_EQ(sum_by_ops, hash_of(tensor));
+  }
+}
+
+TEST_P(StateHash, FindsEveryChangedBit) {
+  const at::Tensor tensor = random();
+  const uint64_t before = hash_of(tensor);
+  auto* bytes = static_cast<uint8_t*>(tensor.mutable_data_ptr());
+  for (size_t bit = 0; bit < tensor.nbytes() * 8; ++bit) {
+    bytes[bit / 8] ^= static_cast<uint8_t>(1 << bit % 8);
+    ASSERT_NE(hash_of(tensor), before) << "bit " << bit;
+    bytes[bit / 8] ^= static_cast<uint8_t>(1 << bit % 8);
+  }
+  EXPECT_EQ(hash_of(tensor), before);
+}
+
+// Values that differ in high bits only, as powers of two and signs do.
+TEST_P(StateHash, FindsEveryExchangedPair) {
+  at::Tensor tensor = at::ones({32}, at::dtype(GetParam()));
+  for (int64_t i = 0; i < 32; ++i) tensor[i] *= (i % 2 == 0 ? 1 : -1) * (1 << i / 4);
+  const uint64_t before = hash_of(tensor);
+  for (int64_t i = 0; i < 32; ++i) {
+    for (int64_t j = 0; j < i; ++j) {
+      if (tensor[i].equal(tensor[j])) continue;
+      at::Tensor changed = tensor.clone();
+      changed[i] = tensor[j];
+      changed[j] = tensor[i];
+      ASSERT_NE(hash_of(changed), before) << i << " and " << j;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(AllDTypes, StateHash,
+                         ::testing::Values(at::kDouble, at::kFloat, at::kBFloat16, at::kHalf));
+
+TEST(StateHashByOps, CutsLargeTensors) {
+  const at::Tensor tensor = at::randn({300, 5000});  // more elements than go in one slice
+  EXPECT_EQ(hash_shard_by_ops(tensor, whole(tensor.sizes()), tensor.sizes()), hash_of(tensor));
+}
+
+}  // namespace
+}  // namespace nereus

@@ -1,0 +1,158 @@
+// Virtual devices that hold random training state, for the tests of transitions.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdlib>
+
+#include "nereus/data/hf_model.h"
+#include "nereus/engine/transition_executor.h"
+#include "nereus/transition/compile.h"
+#include "nereus/transition/random_transition.h"
+
+namespace nereus::testing {
+
+// How often to repeat a random test: a few times, or as the environment says.
+inline int cases(const char* variable, int usual) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? usual : std::atoi(text);
+}
+
+// A random transition between plans of tiny models on at most `devices` devices, `per_host` to a
+// host; memory without limit.
+inline TransitionCase random_case(uint64_t seed, int devices, int per_host) {
+  TransitionCase c = RandomTransition(seed).make(devices);
+  const int old_per_host = c.cluster.hosts.front().devices;
+  const int hosts = (devices + per_host - 1) / per_host;
+  c.cluster.hosts.assign(hosts, c.cluster.hosts.front());
+  for (HostSpec& host : c.cluster.hosts) host.devices = per_host;
+  for (Plan* plan : {&c.from, &c.to}) {
+    for (StagePlan& stage : plan->stages) {
+      for (auto& unit : stage.units) {
+        for (DeviceId& device : unit) {
+          const int number = device.host * old_per_host + device.index;
+          device = {number / per_host, number % per_host};
+        }
+      }
+    }
+  }
+  return c;
+}
+
+// The most that any device holds under a plan.
+inline Bytes most_state(const TransitionCase& c, const Plan& plan) {
+  std::map<DeviceId, Bytes> bytes;
+  for (const StagePlan& stage : plan.stages) {
+    const StateSchema schema =
+        state_schema(c.job.models.at(stage.model_stage.role), stage.model_stage);
+    for (const Emu& unit : units_of(stage)) {
+      for (int index = 0; index < unit.layout.devices(); ++index) {
+        bytes[unit.devices[index]] += state_bytes(schema, unit.layout, index);
+      }
+    }
+  }
+  Bytes most;
+  for (const auto& [device, held] : bytes) most = std::max(most, held);
+  return most;
+}
+
+// The case's cluster with memory between what both plans need and what moving at leisure needs
+// (slack 0 … 1).
+inline Cluster tightened(const TransitionCase& c, double slack) {
+  Cluster cluster = c.cluster;
+  const auto dag = compile_transition(c.from, c.to, c.job, c.cluster, Calibration());
+  if (!dag) return cluster;
+  const Bytes floor = std::max(most_state(c, c.from), most_state(c, c.to));
+  Bytes peak = floor;
+  for (const auto& [device, bytes] : dag->peak_bytes) peak = std::max(peak, bytes);
+  cluster.device.memory = floor + (peak - floor) * slack + Bytes(64);
+  for (HostSpec& host : cluster.hosts) host.memory = cluster.device.memory * 8;
+  return cluster;
+}
+
+class VirtualDevices {
+ public:
+  VirtualDevices(const JobSpec& job, const Cluster& cluster)
+      : job_(job), workers_(cluster, "cpu"), store_(workers_) {}
+
+  StateSchema schema(ModelStage model_stage) const {
+    return state_schema(job_.models.at(model_stage.role), model_stage);
+  }
+  std::function<StateSchema(ModelStage)> schemas() const {
+    return [this](ModelStage model_stage) { return schema(model_stage); };
+  }
+
+  // Random state under a plan, equal in all replicas.
+  void fill(const Plan& plan) {
+    for (const StagePlan& stage : plan.stages) {
+      const StateSchema layers = schema(stage.model_stage);
+      auto& state = logical_[stage.model_stage];
+      for (const StateComponent& component : layers.components) {
+        for (const TensorSpec& tensor : layers.tensors) {
+          state[component.kind][tensor.name] =
+              at::randn(tensor.shape, at::dtype(scalar_type(component.dtype)));
+        }
+      }
+      for (const Emu& unit : units_of(stage)) {
+        store_.create(unit, layers);
+        for (const auto& [kind, tensors] : state) store_.scatter(unit, kind, tensors);
+        for (const DeviceId device : unit.devices) store_.at(unit, device).updates = 17;
+      }
+    }
+    for (const DeviceId device : workers_.devices()) workers_.at(device).memory().reset_peak();
+  }
+
+  // What is wrong with the state under a plan; "" if there are its units and no others, complete,
+  // with the bits of fill(), and not a byte of memory beyond them.
+  std::string problem_with(const Plan& plan) const;
+
+  // Lost devices are dropped.
+  TransitionReport run(const TransitionDag& dag, const ExecuteOptions& options = {}) {
+    const TransitionReport report = execute(dag, store_, schemas(), options);
+    if (report.failure) {
+      for (const DeviceId device : report.failure->lost) store_.drop(device);
+    }
+    return report;
+  }
+  StateStore& store() { return store_; }
+  const WorkerPool& workers() const { return workers_; }
+
+ private:
+  JobSpec job_;
+  WorkerPool workers_;
+  StateStore store_;
+  std::map<ModelStage, std::map<StateKind, TensorMap>> logical_;
+};
+
+inline std::string VirtualDevices::problem_with(const Plan& plan) const {
+  EmuCollection expected;
+  std::map<DeviceId, Bytes> bytes;
+  for (const StagePlan& stage : plan.stages) {
+    const StateSchema layers = schema(stage.model_stage);
+    for (const Emu& unit : units_of(stage)) {
+      if (!store_.contains(unit)) return to_string(unit) + " is not complete";
+      expected.push_back(unit);
+      for (int index = 0; index < unit.layout.devices(); ++index) {
+        bytes[unit.devices[index]] += state_bytes(layers, unit.layout, index);
+        if (store_.at(unit, unit.devices[index]).updates != 17) return "a step counter is lost";
+      }
+      for (const auto& [kind, tensors] : logical_.at(stage.model_stage)) {
+        const TensorMap found = store_.gather(unit, kind);
+        for (const auto& [name, tensor] : tensors) {
+          if (!found.contains(name) || !at::equal(found.at(name), tensor)) {
+            return to_string(unit) + ": " + to_string(kind) + " of " + name + " changed";
+          }
+        }
+      }
+    }
+  }
+  std::ranges::sort(expected);
+  if (store_.units() != expected) return "other units than the plan's are left";
+  for (const DeviceId device : workers_.devices()) {
+    const Bytes used = workers_.at(device).memory().current();
+    if (used != bytes[device]) return "device " + to_string(device) + " holds " + to_string(used);
+  }
+  return "";
+}
+
+}  // namespace nereus::testing
