@@ -119,6 +119,133 @@ TEST_F(LiveJobTest, ResumesOnDevicesThatWereNotThereAtTheStart) {
   EXPECT_EQ(second.state_hashes(), first.state_hashes());
 }
 
+// Everything but generation moves beside generation; its units follow when the step has ended.
+TransitionDag dag_beside_generation(const LiveJob& job, const LiveOptions& options, Plan to) {
+  to.stages.front() = job.plan().stages.front();
+  EXPECT_EQ(to.stages.front().model_stage.stage, Stage::kGeneration);
+  const auto dag =
+      compile_transition(job.plan(), to, job_spec(options, 0), options.cluster, Calibration());
+  EXPECT_TRUE(dag) << dag.error();
+  return *dag;
+}
+
+TEST_F(LiveJobTest, OverlappedTransitionsEndInTheSameBytes) {
+  LiveOptions options = tiny_job(/*devices=*/4, /*steps=*/2);
+  options.link_bandwidth = 50e6;  // slow enough to be under way while responses are generated
+  const Plan from = uniform_plan(options, {1, 1}, 4);
+  const Plan to = uniform_plan(options, {2, 2}, 1);
+  LiveJob boundary(options, from);
+  switch_to(boundary, options, to);
+  LiveJob overlapped(options, from);
+  overlapped.overlap(dag_beside_generation(overlapped, options, to), to);
+  EXPECT_EQ(overlapped.plan(), from);
+  const StepReport report = overlapped.run_step();
+  ASSERT_TRUE(report.transition);
+  EXPECT_FALSE(report.transition->failure);
+  EXPECT_TRUE(report.transition->verified);
+  EXPECT_LE(report.transition->exposed, report.transition->measured);
+  EXPECT_EQ(overlapped.plan(), to);
+  EXPECT_FALSE(boundary.run_step().transition);
+  EXPECT_EQ(overlapped.state_hashes(), boundary.state_hashes());
+  boundary.run_step();
+  overlapped.run_step();
+  EXPECT_EQ(overlapped.state_hashes(), boundary.state_hashes());
+}
+
+// Kills a device when it has received what a transition brings it.
+std::function<void(const TransitionEvent&)> death_of(DeviceId device) {
+  return [device](const TransitionEvent& event) {
+    if (event.device == device && event.what == TransitionEvent::What::kCopied) {
+      throw DeviceLost(device);
+    }
+  };
+}
+
+TEST_F(LiveJobTest, GoesOnWithoutADeviceThatDiesInATransition) {
+  LiveOptions options = tiny_job(/*devices=*/3, /*steps=*/2);
+  LiveJob fixed(options, uniform_plan(options, {1, 1}, 3));
+  options.on_transition_event = death_of({0, 1});
+  LiveJob job(options, uniform_plan(options, {1, 1}, 3));
+  job.run_step();
+  const auto before = job.state_hashes();
+  const auto dag = compile_transition(job.plan(), uniform_plan(options, {2, 1}, 1),
+                                      job_spec(options, 0), options.cluster, Calibration());
+  ASSERT_TRUE(dag) << dag.error();
+  const TransitionReport failed = job.apply(*dag);
+  ASSERT_TRUE(failed.failure);
+  EXPECT_EQ(failed.failure->lost, std::vector<DeviceId>({{0, 1}}));
+  EXPECT_FALSE(job.inventory().pool.contains({0, 1}));
+
+  Plan rest = job.plan();
+  for (StagePlan& stage : rest.stages) stage.units = {{{0, 0}}, {{0, 2}}};
+  const TransitionReport recovered = job.recover(rest);
+  EXPECT_FALSE(recovered.failure);
+  EXPECT_TRUE(recovered.verified);
+  EXPECT_EQ(job.state_hashes(), before);
+  job.run_step();
+  fixed.run_step();
+  fixed.run_step();
+  EXPECT_LT(
+      largest_difference(state_of(fixed, "fixed").at("actor"), state_of(job, "job").at("actor")),
+      1e-10);
+}
+
+TEST_F(LiveJobTest, RepeatsTheStepBesideWhichADeviceDied) {
+  LiveOptions options = tiny_job(/*devices=*/2, /*steps=*/1);
+  LiveJob fixed(options, uniform_plan(options, {1, 1}, 1));
+  options.on_transition_event = death_of({0, 1});
+  LiveJob job(options, uniform_plan(options, {1, 1}, 2));
+  const Plan to = uniform_plan(options, {2, 1}, 1);
+  job.overlap(dag_beside_generation(job, options, to), to);
+  const StepReport report = job.run_step();
+  ASSERT_TRUE(report.transition && report.transition->failure);
+  EXPECT_EQ(job.step(), 0) << "the step came to nothing";
+  EXPECT_TRUE(job.recover(fixed.plan()).verified);
+  job.run_step();
+  EXPECT_EQ(job.step(), 1);
+  fixed.run_step();
+  EXPECT_EQ(job.state_hashes(), fixed.state_hashes());
+}
+
+TEST_F(LiveJobTest, SaysWhatNoDeviceHoldsAnyMore) {
+  LiveOptions options = tiny_job(/*devices=*/2, /*steps=*/1);
+  options.on_transition_event = [](const TransitionEvent& event) {
+    // The peer is gone before anything could be copied from it.
+    if (event.what == TransitionEvent::What::kAllocated) throw DeviceLost({0, 1});
+  };
+  LiveJob job(options, uniform_plan(options, {2, 1}, 1));
+  const auto dag = compile_transition(job.plan(), uniform_plan(options, {1, 1}, 1),
+                                      job_spec(options, 0), options.cluster, Calibration());
+  ASSERT_TRUE(dag) << dag.error();
+  ASSERT_TRUE(job.apply(*dag).failure);
+  try {
+    job.recover(uniform_plan(options, {1, 1}, 1));
+    FAIL() << "half of the state came from nowhere";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kAborted);
+    EXPECT_NE(std::string(error.what()).find("actor/training: no unit holds"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("--resume"), std::string::npos);
+  }
+}
+
+TEST_F(LiveJobTest, RefusesToTrainWhatItCanOnlyMove) {
+  const LiveOptions options = tiny_job(/*devices=*/2, /*steps=*/1);
+  Plan sharded = uniform_plan(options, {1, 1}, 1);
+  for (StagePlan& stage : sharded.stages) {
+    if (stage.model_stage.stage != Stage::kTraining) continue;
+    stage.layout.zero = 2;
+    stage.units = {{{0, 0}, {0, 1}}};
+  }
+  try {
+    LiveJob job(options, sharded);
+    FAIL() << "optimizer sharding was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidInput);
+    EXPECT_NE(std::string(error.what()).find("zero 2 can be planned and moved"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST_F(LiveJobTest, SharesTheBytesOfEqualShards) {
   const LiveOptions options = tiny_job(/*devices=*/2, /*steps=*/1);
   const Plan same = uniform_plan(options, {1, 1}, 2);
