@@ -13,29 +13,22 @@ constexpr double kMemoryDecay = 0.1;            // a large memory ratio fades th
 constexpr double kSmallestMemoryFactor = 0.5;   // a short batch says little about a full one
 constexpr double kLargestMemoryFactor = 4;      // a tiny prediction's ratio says nothing
 
-bool is_collective(OpClass op_class) {
-  return op_class == OpClass::kTensorComm || op_class == OpClass::kPipelineComm ||
-         op_class == OpClass::kGradientComm;
-}
-
 }  // namespace
 
 double default_efficiency(OpClass op_class) {
+  constexpr double kLinks = 0.2, kLocal = 0.3;
   switch (op_class) {
     case OpClass::kHost:
       return 1;
-    case OpClass::kTensorComm:
-    case OpClass::kPipelineComm:
     case OpClass::kTransfer:
     case OpClass::kSwitch:
-      return 0.2;
-    case OpClass::kCompute:
-    case OpClass::kDecode:
+    case OpClass::kHostCopy:
+      return kLinks;
     case OpClass::kGradientComm:
-    case OpClass::kOptimizer:
-      break;
+      return kLocal;
+    default:
+      return is_collective(op_class) ? kLinks : kLocal;
   }
-  return 0.3;
 }
 
 double Calibration::efficiency(OpClass op_class) const {

@@ -14,7 +14,7 @@ constexpr OpClass kClass = OpClass::kCompute;
 
 TEST(OpClass, NamesReadBack) {
   for (OpClass op_class : kAllOpClasses) EXPECT_EQ(parse_op_class(to_string(op_class)), op_class);
-  EXPECT_THROW(parse_op_class("gemm"), Error);
+  EXPECT_THROW(parse_op_class("matmul"), Error);
 }
 
 TEST(Calibration, UnseenClassesAreConservativeAndMarked) {

@@ -1,28 +1,54 @@
 #include "nereus/cost/collectives.h"
 
-namespace nereus {
+#include <algorithm>
 
-LinkSpec slowest_link(const Cluster& cluster, std::span<const DeviceId> devices) {
-  if (devices.size() < 2) return cluster.local;
-  LinkSpec slowest = link(cluster, devices.back(), devices.front());
+namespace nereus {
+namespace {
+
+Operations steps(double bytes, double hops, const LinkUse& link, OpClass near, OpClass far) {
+  Operations time(link.far ? far : near, bytes / link.spec.bandwidth);
+  time[link.far ? OpClass::kFarHop : OpClass::kHop] = hops * link.spec.latency.count();
+  return time;
+}
+
+}  // namespace
+
+LinkUse far_link(const Cluster& cluster, int host, int streams) {
+  LinkUse use{cluster.between_hosts, true};
+  const double nic = cluster.hosts.at(static_cast<size_t>(host)).nic_bandwidth;
+  if (nic > 0) use.spec.bandwidth = std::min(use.spec.bandwidth, nic / streams);
+  return use;
+}
+
+LinkUse link_between(const Cluster& cluster, DeviceId from, DeviceId to, int streams) {
+  if (from.host == to.host) return {link(cluster, from, to)};
+  const LinkUse sender = far_link(cluster, from.host, streams);
+  const LinkUse receiver = far_link(cluster, to.host, streams);
+  return sender.spec.bandwidth < receiver.spec.bandwidth ? sender : receiver;
+}
+
+LinkUse ring_link(const Cluster& cluster, std::span<const DeviceId> devices, int rings) {
+  if (devices.size() < 2) return {cluster.local};
+  LinkUse slowest = link_between(cluster, devices.back(), devices.front(), rings);
   for (size_t i = 0; i + 1 < devices.size(); ++i) {
-    const LinkSpec& next = link(cluster, devices[i], devices[i + 1]);
-    if (next.bandwidth < slowest.bandwidth) slowest = next;
+    const LinkUse next = link_between(cluster, devices[i], devices[i + 1], rings);
+    if (next.spec.bandwidth < slowest.spec.bandwidth) slowest = next;
   }
   return slowest;
 }
 
-Seconds all_reduce_time(double bytes, int ranks, const LinkSpec& link) {
-  return all_gather_time(bytes, ranks, link) * 2;
+Operations all_reduce(double bytes, int ranks, const LinkUse& link) {
+  const double hops = 2.0 * (ranks - 1);
+  return steps(hops / ranks * bytes, hops, link, OpClass::kAllReduce, OpClass::kFarAllReduce);
 }
 
-Seconds all_gather_time(double bytes, int ranks, const LinkSpec& link) {
-  const double steps = ranks - 1;
-  return Seconds(steps / ranks * bytes / link.bandwidth) + link.latency * steps;
+Operations all_gather(double bytes, int ranks, const LinkUse& link) {
+  const double hops = ranks - 1.0;
+  return steps(hops / ranks * bytes, hops, link, OpClass::kAllGather, OpClass::kFarAllGather);
 }
 
-Seconds send_time(double bytes, const LinkSpec& link) {
-  return Seconds(bytes / link.bandwidth) + link.latency;
+Operations send(double bytes, const LinkUse& link) {
+  return steps(bytes, 1, link, OpClass::kSend, OpClass::kFarSend);
 }
 
 }  // namespace nereus

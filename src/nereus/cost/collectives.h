@@ -4,18 +4,29 @@
 #include <span>
 
 #include "nereus/cluster/cluster.h"
+#include "nereus/cost/operations.h"
 
 namespace nereus {
 
+// A link as a group of devices finds it.
+struct LinkUse {
+  LinkSpec spec;
+  bool far = false;  // between hosts
+};
+
+// What each of `streams` at once gets of a host's network.
+LinkUse far_link(const Cluster& cluster, int host, int streams);
+// From one device to another. Between hosts `streams` share the NIC of a host.
+LinkUse link_between(const Cluster& cluster, DeviceId from, DeviceId to, int streams = 1);
 // The slowest link between neighbours of a ring over `devices`, whose collectives are at least that
-// slow. cluster.local for fewer than two devices.
-LinkSpec slowest_link(const Cluster& cluster, std::span<const DeviceId> devices);
+// slow. cluster.local for fewer than two devices. Between hosts `rings` share the NIC of a host.
+LinkUse ring_link(const Cluster& cluster, std::span<const DeviceId> devices, int rings = 1);
 
 // Ring algorithms over n ranks, S = bytes of the whole buffer on each rank:
 // all-reduce 2(n-1)/n · S / bandwidth + 2(n-1) · latency; all-gather (n-1)/n · S / bandwidth +
-// (n-1) · latency. Zero for one rank.
-Seconds all_reduce_time(double bytes, int ranks, const LinkSpec& link);
-Seconds all_gather_time(double bytes, int ranks, const LinkSpec& link);
-Seconds send_time(double bytes, const LinkSpec& link);
+// (n-1) · latency. Zero for one rank. Bandwidth and latency count as operations of their own.
+Operations all_reduce(double bytes, int ranks, const LinkUse& link);
+Operations all_gather(double bytes, int ranks, const LinkUse& link);
+Operations send(double bytes, const LinkUse& link);
 
 }  // namespace nereus

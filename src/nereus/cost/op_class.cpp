@@ -27,6 +27,38 @@ std::string to_string(OpClass op_class) {
       return "switch";
     case OpClass::kHost:
       return "host";
+    case OpClass::kGemm:
+      return "gemm";
+    case OpClass::kOperands:
+      return "operands";
+    case OpClass::kAttention:
+      return "attention";
+    case OpClass::kCache:
+      return "cache";
+    case OpClass::kNorm:
+      return "norm";
+    case OpClass::kElementwise:
+      return "elementwise";
+    case OpClass::kLaunch:
+      return "launch";
+    case OpClass::kAllReduce:
+      return "all_reduce";
+    case OpClass::kAllGather:
+      return "all_gather";
+    case OpClass::kSend:
+      return "send";
+    case OpClass::kHop:
+      return "hop";
+    case OpClass::kFarAllReduce:
+      return "far_all_reduce";
+    case OpClass::kFarAllGather:
+      return "far_all_gather";
+    case OpClass::kFarSend:
+      return "far_send";
+    case OpClass::kFarHop:
+      return "far_hop";
+    case OpClass::kHostCopy:
+      return "host_copy";
   }
   throw Error(ErrorCode::kInternal, "unknown operation class");
 }
@@ -39,6 +71,25 @@ OpClass parse_op_class(const std::string& text) {
   }
   throw Error(ErrorCode::kInvalidInput,
               "unknown operation class \"" + text + "\"; one of " + join(words, ", "));
+}
+
+bool is_collective(OpClass op_class) {
+  switch (op_class) {
+    case OpClass::kTensorComm:
+    case OpClass::kPipelineComm:
+    case OpClass::kGradientComm:
+    case OpClass::kAllReduce:
+    case OpClass::kAllGather:
+    case OpClass::kSend:
+    case OpClass::kHop:
+    case OpClass::kFarAllReduce:
+    case OpClass::kFarAllGather:
+    case OpClass::kFarSend:
+    case OpClass::kFarHop:
+      return true;
+    default:
+      return false;
+  }
 }
 
 }  // namespace nereus

@@ -7,22 +7,49 @@
 namespace nereus {
 
 enum class OpClass {
+  // What a worker's clock tells apart, and a live job reports.
   kCompute,       // matrix products and attention in training and inference passes
   kDecode,        // generation, local work: prefill and token by token
   kTensorComm,    // collectives between TP ranks
   kPipelineComm,  // sends between pipeline stages, waiting for the previous stage included
   kGradientComm,  // gradient all-reduce between replicas
   kOptimizer,     // AdamW over the flat shards
-  kTransfer,      // weight synchronisation and transitions: bytes over links
+  kTransfer,      // weight synchronisation, offload and transitions: bytes over links
   kSwitch,        // the fixed part of a transition's primitive: allocating, releasing, set-up
   kHost,          // rewards, advantages, bookkeeping on the host
+
+  // The operations that those consist of: what a profile tells apart. A matrix product takes its
+  // arithmetic plus the reading of its operands, so small ones are as slow as memory and large ones
+  // as fast as arithmetic.
+  kGemm,          // arithmetic of matrix products, FLOPs
+  kOperands,      // their weights and activations to and from memory, bytes
+  kAttention,     // arithmetic of attention, FLOPs
+  kCache,         // reading keys and values while decoding, bytes
+  kNorm,          // normalisations, bytes
+  kElementwise,   // activation functions, residuals, rotary embedding, softmax over the vocabulary
+  kLaunch,        // the fixed cost of an operator
+  kAllReduce,     // bytes between devices of a host
+  kAllGather,     // also reduce-scatter
+  kSend,          // point to point
+  kHop,           // latency of each step of any of these
+  kFarAllReduce,  // the same between hosts
+  kFarAllGather,
+  kFarSend,
+  kFarHop,
+  kHostCopy,  // between a device and the memory of its host
 };
 inline constexpr std::array kAllOpClasses = {
-    OpClass::kCompute,      OpClass::kDecode,       OpClass::kTensorComm,
-    OpClass::kPipelineComm, OpClass::kGradientComm, OpClass::kOptimizer,
-    OpClass::kTransfer,     OpClass::kSwitch,       OpClass::kHost};
+    OpClass::kCompute,      OpClass::kDecode,       OpClass::kTensorComm,  OpClass::kPipelineComm,
+    OpClass::kGradientComm, OpClass::kOptimizer,    OpClass::kTransfer,    OpClass::kSwitch,
+    OpClass::kHost,         OpClass::kGemm,         OpClass::kOperands,    OpClass::kAttention,
+    OpClass::kCache,        OpClass::kNorm,         OpClass::kElementwise, OpClass::kLaunch,
+    OpClass::kAllReduce,    OpClass::kAllGather,    OpClass::kSend,        OpClass::kHop,
+    OpClass::kFarAllReduce, OpClass::kFarAllGather, OpClass::kFarSend,     OpClass::kFarHop,
+    OpClass::kHostCopy};
 
 std::string to_string(OpClass op_class);  // "compute", "decode", "tensor_comm", …
 OpClass parse_op_class(const std::string& text);
+// All kinds of communication between devices.
+bool is_collective(OpClass op_class);
 
 }  // namespace nereus

@@ -21,30 +21,15 @@ constexpr double kTrainingLogits = 4;
 // Without a backward pass.
 constexpr double kInferenceLogits = 2;
 
-// Elements of one token in one block on one TP rank: the fullest rank decides.
-struct TokenWidths {
-  double hidden = 0;
-  double query = 0;
-  double key_value = 0;
-  double ffn = 0;
-};
-
-TokenWidths widths(const ModelSpec& spec, int tp, const Execution& execution) {
-  return {.hidden = double(spec.hidden_size) / (execution.sequence_parallel ? tp : 1),
-          .query = double(largest_share(spec.num_heads, tp)) * spec.head_dim,
-          .key_value = double(largest_share(spec.num_kv_heads, tp)) * spec.head_dim,
-          .ffn = double(largest_share(active_ffn(spec), tp))};
-}
-
 // What is kept for backward.
 double kept_elements(const TokenWidths& width) {
-  return kHiddenCopies * width.hidden + kQueryCopies * width.query +
+  return kHiddenCopies * width.sequence + kQueryCopies * width.query +
          kKeyValueCopies * width.key_value + kFeedForwardCopies * width.ffn;
 }
 
 // Without autograd a block's tensors die as soon as they are used: the larger half counts.
 double workspace_elements(const TokenWidths& width) {
-  return 3 * width.hidden +
+  return 3 * width.sequence +
          std::max(kQueryCopies * width.query + kKeyValueCopies * width.key_value, 3 * width.ffn);
 }
 
@@ -67,7 +52,7 @@ struct RankShape {
         last(rank.pp == stage.layout.pp - 1),
         size(double(size_of(model.weights).count())),
         logit_size(single_size(model.weights)),
-        width(widths(model.spec, stage.layout.tp, job.execution)) {
+        width(token_widths(model.spec, stage.layout.tp, job.execution)) {
     const LayerRange layers = stage_layers(model.spec.num_layers, stage.layout.pp, rank.pp);
     blocks = layers.end - layers.begin;
   }
@@ -110,9 +95,9 @@ std::vector<NamedBytes> training_transient(const StagePlan& stage, const JobSpec
   components.add("gradients", double(weight_elements(shape.model.spec, layout)[size_t(index)]) *
                                   shape.logit_size);
   const double full = kept_elements(shape.width);
-  const double kept = alive * shape.blocks * (stage.recompute ? shape.width.hidden : full);
+  const double kept = alive * shape.blocks * (stage.recompute ? shape.width.sequence : full);
   const double responses = shape.last ? double(batches.size * job.workload.response_limit) : 0;
-  const double head_input = responses * kHeadCopies * shape.width.hidden * shape.size;
+  const double head_input = responses * kHeadCopies * shape.width.sequence * shape.size;
   const double logits =
       responses * kTrainingLogits * logit_columns(shape.model.spec, layout.tp) * shape.logit_size;
   // Backward works on one block at a time, with its gradients and its recomputed tensors. By then

@@ -63,6 +63,15 @@ std::vector<int64_t> weight_elements(const ModelSpec& spec, Layout layout) {
 
 int64_t largest_share(int64_t groups, int tp) { return ceil_div(groups, tp); }
 
+TokenWidths token_widths(const ModelSpec& spec, int tp, const Execution& execution) {
+  const double hidden = double(spec.hidden_size);
+  return {.hidden = hidden,
+          .sequence = hidden / (execution.sequence_parallel ? tp : 1),
+          .query = double(largest_share(spec.num_heads, tp)) * spec.head_dim,
+          .key_value = double(largest_share(spec.num_kv_heads, tp)) * spec.head_dim,
+          .ffn = double(largest_share(active_ffn(spec), tp))};
+}
+
 MicroBatches micro_batches(int64_t sequences, const StagePlan& stage) {
   const int64_t own = std::max<int64_t>(1, ceil_div(sequences, stage.dp()));
   const int64_t size = std::min<int64_t>(stage.micro_batch, own);

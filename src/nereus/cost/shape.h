@@ -21,6 +21,16 @@ std::vector<int64_t> weight_elements(const ModelSpec& spec, Layout layout);
 // Largest share of `groups` that one of `tp` ranks holds: the slowest, fullest rank decides.
 int64_t largest_share(int64_t groups, int tp);
 
+// Elements of one token on one of `tp` ranks, the fullest one.
+struct TokenWidths {
+  double hidden = 0;    // whole on every rank
+  double sequence = 0;  // the same, cut along the sequence if the software does that
+  double query = 0;
+  double key_value = 0;
+  double ffn = 0;
+};
+TokenWidths token_widths(const ModelSpec& spec, int tp, const Execution& execution);
+
 // How one unit (one of dp replicas) cuts its share of `sequences` into micro-batches; the fullest
 // unit. `size` is the largest micro-batch.
 struct MicroBatches {

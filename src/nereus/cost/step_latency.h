@@ -7,22 +7,34 @@
 #include <vector>
 
 #include "nereus/cost/calibration.h"
+#include "nereus/cost/operations.h"
 #include "nereus/state/emu.h"
 
 namespace nereus {
 
-// Ideal seconds (at peak rates) by class; predicted = ideal / efficiency of the class.
-using ClassTimes = std::map<OpClass, Seconds>;
+// A predicted time with an interval that holds it nine times out of ten, if the calibration's
+// deviations are true and classes err independently of each other.
+struct TimeEstimate {
+  Seconds expected;
+  Seconds low;
+  Seconds high;
+};
 
 struct NodeLatency {
   std::string name;  // the workflow node's
-  ClassTimes ideal;
+  ClassTimes ideal;  // by what a worker's clock tells apart
   Seconds predicted;
+  TimeEstimate estimate;  // expected = predicted
+  Work work;              // ideal, by operation too
 };
 
 struct StepLatency {
-  Seconds total;  // critical path of the workflow with device sharing
+  // Critical path of the workflow with device sharing; of an asynchronous one, the interval between
+  // weight synchronisations.
+  Seconds total;
+  TimeEstimate estimate;  // expected = total; low and high if all nodes are fast or slow together
   std::vector<NodeLatency> nodes;
+  std::vector<OpClass> unseen;  // classes that default efficiencies stand for, sorted
 };
 
 // Nodes whose model-stages share a device run one after the other; nodes on disjoint devices
@@ -30,13 +42,20 @@ struct StepLatency {
 StepLatency predict_step(const Plan& plan, const JobSpec& job, const Cluster& cluster,
                          const Calibration& calibration);
 
-// The ideal class times of one node: exposed so that calibration compares like with like. Waiting
-// for other pipeline stages (the bubble) counts as what those stages do, not as kPipelineComm.
+// The ideal work of one node. Waiting for other pipeline stages (the bubble) counts as what those
+// stages do, not as kPipelineComm.
+Work ideal_node_work(const WorkflowNode& node, const Plan& plan, const JobSpec& job,
+                     const Cluster& cluster);
+// Its times by what a worker's clock tells apart: exposed so that calibration compares like with
+// like.
 ClassTimes ideal_node_times(const WorkflowNode& node, const Plan& plan, const JobSpec& job,
                             const Cluster& cluster);
 
-// Sum of ideal / efficiency.
+// Sum of ideal / efficiency. What a live job taught of a whole class comes first, then what a
+// profile taught of its operations; the rest takes the class's default.
+Seconds predicted_time(const Work& work, const Calibration& calibration);
 Seconds predicted_time(const ClassTimes& ideal, const Calibration& calibration);
+TimeEstimate estimated_time(const Work& work, const Calibration& calibration);
 
 // When the last node ends, if the nodes start in topological order, each as soon as its
 // predecessors are done and its devices are free. `times` and `devices` have one entry per workflow

@@ -1,7 +1,10 @@
 #include "nereus/cost/step_latency.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
+
+#include <cmath>
 
 #include "nereus/cost/collectives.h"
 #include "nereus/cost/shape.h"
@@ -26,20 +29,88 @@ double ideal(const JobSpec& job, const Plan& plan, const Cluster& cluster, Pass 
 
 TEST(Collectives, RingFormulas) {
   const LinkSpec link{.bandwidth = 100, .latency = Seconds(1)};
-  EXPECT_DOUBLE_EQ(all_reduce_time(400, 4, link).count(), 6 + 6);
-  EXPECT_DOUBLE_EQ(all_gather_time(400, 4, link).count(), 3 + 3);
-  EXPECT_DOUBLE_EQ(all_reduce_time(400, 1, link).count(), 0);
-  EXPECT_DOUBLE_EQ(send_time(400, link).count(), 5);
+  EXPECT_DOUBLE_EQ(all_reduce(400, 4, {link}).sum(), 6 + 6);
+  EXPECT_DOUBLE_EQ(all_gather(400, 4, {link}).sum(), 3 + 3);
+  EXPECT_DOUBLE_EQ(all_reduce(400, 1, {link}).sum(), 0);
+  EXPECT_DOUBLE_EQ(send(400, {link}).sum(), 5);
+  EXPECT_DOUBLE_EQ(all_reduce(400, 4, {link, true})[OpClass::kFarAllReduce], 6);
+  EXPECT_DOUBLE_EQ(all_reduce(400, 4, {link, true})[OpClass::kFarHop], 6);
 }
 
-TEST(Latency, LargeModelsApproachSixFlopsPerParameterAndToken) {
+Work work_of(const JobSpec& job, const Plan& plan, const Cluster& cluster, Pass pass) {
+  return ideal_node_work(node_of(job, pass, Role::kActor), plan, job, cluster);
+}
+
+TEST(Collectives, DevicesOfAHostShareItsNetwork) {
+  const Cluster cluster = named_cluster("a100x4", 2);  // four NICs of 12.5 GB/s for four devices
+  const double alone = link_between(cluster, {0, 0}, {1, 0}).spec.bandwidth;
+  EXPECT_DOUBLE_EQ(alone, cluster.between_hosts.bandwidth);
+  EXPECT_DOUBLE_EQ(link_between(cluster, {0, 0}, {1, 0}, 4).spec.bandwidth, alone);
+  EXPECT_DOUBLE_EQ(link_between(cluster, {0, 0}, {1, 0}, 8).spec.bandwidth, alone / 2);
+  EXPECT_FALSE(link_between(cluster, {0, 0}, {0, 1}, 8).far);
+  const std::vector<DeviceId> ring = {{0, 0}, {0, 1}, {1, 0}};
+  EXPECT_TRUE(ring_link(cluster, ring, 2).far);
+}
+
+TEST(Latency, LargeModelsNeedSixFlopsPerParameterAndToken) {
   const JobSpec job = large_job();
   const Cluster cluster = named_cluster("h200x8", 1);
   const Plan plan = uniform_plan(job, {1, 1}, 8, 16);
-  const double tokens = 512 / 8 * (512 + 1024.0);
-  const double dense = 32.0 * double(block_parameters(job.model(Role::kActor)));
-  const double expected = 6 * dense * tokens / cluster.device.flops;
-  EXPECT_NEAR(ideal(job, plan, cluster, Pass::kTrain, OpClass::kCompute) / expected, 1.1, 0.1);
+  const ModelSpec& spec = job.model(Role::kActor);
+  const double dense =
+      32.0 * double(block_parameters(spec)) * (512 + 1024.0) + double(head_parameters(spec)) * 1024;
+  const Work work = work_of(job, plan, cluster, Pass::kTrain);
+  const Operations& compute = work.at(OpClass::kCompute);
+  EXPECT_NEAR(compute[OpClass::kGemm] / (6 * dense * 512 / 8 / cluster.device.flops), 1, 1e-9);
+  // Reading, normalisation and the like are the smaller part of it.
+  EXPECT_LT(compute.sum(), 1.4 * compute[OpClass::kGemm]);
+}
+
+TEST(Latency, DecodeStepsAreLinearInTheBatch) {
+  const Cluster cluster = named_cluster("h200x8", 1);
+  const auto decode = [&](int64_t samples) {
+    JobSpec job = large_job();
+    job.workload.samples = samples;
+    return work_of(job, uniform_plan(job, {1, 1}, 8, 1), cluster, Pass::kGenerate)
+        .at(OpClass::kDecode)
+        .sum();
+  };
+  EXPECT_NEAR(decode(8 * 300) - decode(8 * 200), decode(8 * 200) - decode(8 * 100), 1e-9);
+  // A batch of one reads all weights for each of its 1024 tokens.
+  const double weights = 1024 * 2 * 7.5e9 / cluster.device.memory_bandwidth;
+  EXPECT_GT(decode(8), weights);
+  EXPECT_LT(decode(8), 3 * weights);
+}
+
+TEST(Latency, TheLongestResponseEndsGeneration) {
+  const Cluster cluster = named_cluster("h200x8", 1);
+  JobSpec equal = large_job(512);
+  JobSpec tailed = large_job(512);
+  tailed.workload.response_limit = 4096;
+  const Plan plan = uniform_plan(equal, {1, 1}, 8, 1);
+  const auto reading = [&](const JobSpec& job) {
+    return work_of(job, plan, cluster, Pass::kGenerate).at(OpClass::kDecode)[OpClass::kOperands];
+  };
+  // 64 exponential lengths: the longest is about ln(128) times the mean.
+  EXPECT_NEAR(reading(tailed) / reading(equal), std::log(128), 0.2);
+}
+
+TEST(Latency, SmallBatchesReadFewExperts) {
+  ModelSpec spec = stories_spec();
+  spec.model_type = "qwen3_moe";
+  spec.num_experts = 64;
+  spec.experts_per_token = 2;
+  spec.moe_intermediate_size = 44;
+  JobSpec job = stories_job();
+  job.models[Role::kActor].spec = spec;
+  const Cluster cluster = named_cluster("h200x8", 1);
+  const auto reading = [&](int64_t samples) {
+    job.workload.samples = samples;
+    return work_of(job, uniform_plan(job, {1, 1}, 1, 1), cluster, Pass::kGenerate)
+        .at(OpClass::kDecode)[OpClass::kOperands];
+  };
+  EXPECT_GT(reading(8), 2 * reading(1));
+  EXPECT_LT(reading(512), 2 * reading(64));  // all of them already
 }
 
 TEST(Latency, RecomputationCostsOneMoreForward) {
@@ -82,6 +153,64 @@ TEST(Latency, SyncIsFreeWhereWeightsAreShared) {
   EXPECT_GT(ideal(job, plan, cluster, Pass::kSyncWeights, OpClass::kTransfer), 0);
 }
 
+TEST(Latency, SyncMovesOnlyWhatIsNotThere) {
+  const JobSpec job = large_job();
+  const Cluster cluster = named_cluster("h200x8", 2);
+  Plan plan = uniform_plan(job, {4, 1}, 2, 8);
+  const auto bytes_at_rate = [&](const Plan& of, OpClass operation) {
+    return work_of(job, of, cluster, Pass::kSyncWeights).at(OpClass::kTransfer)[operation];
+  };
+  plan.stages.front() = stage_on_host({Role::kActor, Stage::kGeneration}, {2, 1}, 4, 8);
+  // A rank of two holds its half; under four its device holds at most a quarter, for some none.
+  const double half = 2.0 * double(weight_elements(job.model(Role::kActor), {2, 1})[0]);
+  EXPECT_NEAR(bytes_at_rate(plan, OpClass::kSend), half / cluster.in_host.bandwidth,
+              0.01 * half / cluster.in_host.bandwidth);
+  for (auto& unit : plan.stages.front().units) {
+    for (DeviceId& device : unit) device.host = 1;
+  }
+  // Eight devices of the other host share its one NIC.
+  EXPECT_NEAR(bytes_at_rate(plan, OpClass::kFarSend), 8 * half / 25e9, 0.01 * half / 25e9);
+}
+
+TEST(Latency, OffloadedStateComesAndGoes) {
+  const JobSpec job = large_job();
+  const Cluster cluster = named_cluster("h200x8", 1);
+  Plan plan = uniform_plan(job, {4, 1}, 2, 8);
+  EXPECT_FALSE(work_of(job, plan, cluster, Pass::kTrain).contains(OpClass::kTransfer));
+  for (StagePlan& stage : plan.stages) stage.offload = true;
+  const double state = 14.0 * double(weight_elements(job.model(Role::kActor), {4, 1})[0]);
+  const auto copy = [&](Pass pass) {
+    return work_of(job, plan, cluster, pass).at(OpClass::kTransfer)[OpClass::kHostCopy];
+  };
+  EXPECT_NEAR(copy(Pass::kTrain), 2 * state / cluster.to_host.bandwidth, 1e-3);
+  EXPECT_NEAR(copy(Pass::kLogProbs), state / 7 / cluster.to_host.bandwidth, 1e-3);
+}
+
+TEST(Latency, OverlapHidesGradientsBehindTheLastBackwardPass) {
+  JobSpec job = large_job();
+  const Cluster cluster = named_cluster("h200x8", 1);
+  const Plan plan = uniform_plan(job, {1, 1}, 8, 1);
+  const double all = ideal(job, plan, cluster, Pass::kTrain, OpClass::kGradientComm);
+  job.execution.gradient_overlap = 0.5;
+  const double some = ideal(job, plan, cluster, Pass::kTrain, OpClass::kGradientComm);
+  EXPECT_GT(some, 0);
+  EXPECT_LT(some, all);
+}
+
+TEST(Latency, AsynchronousStepsTakeTheLongerSide) {
+  JobSpec job = stories_job();
+  const Cluster cluster = cpu_cluster(4, Bytes(1 << 30), 4);
+  Plan plan = uniform_plan(job, {1, 1}, 2, 8);
+  for (auto& unit : plan.stages.front().units) unit.front().index += 2;
+  const StepLatency in_turn = predict_step(plan, job, cluster, {});
+  job.workflow.asynchronous = true;
+  const StepLatency overlapped = predict_step(plan, job, cluster, {});
+  const Seconds generation = in_turn.nodes.front().predicted;
+  const Seconds sync = in_turn.nodes.back().predicted;
+  const Seconds rest = in_turn.total - generation - sync;
+  EXPECT_NEAR(overlapped.total.count(), (std::max(generation, rest) + sync).count(), 1e-9);
+}
+
 TEST(Latency, EveryClassThatAppliesIsThereAndNoOther) {
   const JobSpec job = stories_job();
   const Cluster cluster = cpu_cluster(8, Bytes(1 << 30), 8);
@@ -107,6 +236,67 @@ TEST(Latency, LongerIsNeverFaster) {
     const Plan plan = uniform_plan(job, layout, *rc::gen::inRange(1, 2), 8);
     RC_ASSERT(predict_step(plan, stories_job(response + 1), cluster, {}).total >
               predict_step(plan, job, cluster, {}).total);
+  }));
+}
+
+TEST(Latency, IntervalsNarrowAsClassesAreSeen) {
+  const JobSpec job = stories_job();
+  const Cluster cluster = cpu_cluster(4, Bytes(1 << 30), 2);
+  const Plan plan = uniform_plan(job, {1, 1}, 4, 8);
+  Calibration calibration;
+  const StepLatency before = predict_step(plan, job, cluster, calibration);
+  EXPECT_THAT(before.unseen, testing::Contains(OpClass::kDecode));
+  for (int i = 0; i < 20; ++i) {
+    for (OpClass op_class : before.unseen) {
+      calibration.observe(op_class, Seconds(default_efficiency(op_class)), Seconds(1));
+    }
+  }
+  const StepLatency after = predict_step(plan, job, cluster, calibration);
+  EXPECT_NEAR(after.total / before.total, 1, 1e-9);
+  EXPECT_TRUE(after.unseen.empty());
+  EXPECT_GT(before.estimate.high / before.total, 1.5);
+  EXPECT_LT(after.estimate.high / after.total, 1.05);
+  EXPECT_LE(before.estimate.low, before.total);
+}
+
+TEST(Latency, AProfileOfOperationsCountsUntilTheWholeClassIsMeasured) {
+  const JobSpec job = stories_job();
+  const Cluster cluster = cpu_cluster(4, Bytes(1 << 30), 2);
+  const Plan plan = uniform_plan(job, {1, 1}, 4, 8);
+  const Work work = work_of(job, plan, cluster, Pass::kTrain);
+  const double launch = work.at(OpClass::kCompute)[OpClass::kLaunch];
+  Calibration calibration;
+  const double before = predicted_time(work, calibration).count();
+  calibration.observe(OpClass::kLaunch, Seconds(1), Seconds(1));
+  const double profiled = predicted_time(work, calibration).count();
+  EXPECT_NEAR(before - profiled, launch * (1 / 0.3 - 1), 1e-9);
+  calibration.observe(OpClass::kCompute, Seconds(0.3), Seconds(1));
+  EXPECT_NEAR(predicted_time(work, calibration).count(), before, 1e-9);
+}
+
+TEST(Latency, TwiceTheRatesIsHalfTheTime) {
+  EXPECT_TRUE(rc::check("scaling", [] {
+    const JobSpec job = large_job(*rc::gen::inRange(16, 4096));
+    Cluster cluster = named_cluster(*rc::gen::element<std::string>("h200x8", "mi250x8"), 1);
+    const Layout layout{*rc::gen::element(1, 2, 4), *rc::gen::element(1, 2)};
+    const Plan plan = uniform_plan(job, layout, 1, *rc::gen::inRange(1, 9));
+    const auto rated = [&] {
+      double time = 0;
+      for (const WorkflowNode& node : job.workflow.nodes) {
+        if (node.pass == Pass::kReward || node.pass == Pass::kAdvantage) continue;
+        for (const auto& [whole, operations] : ideal_node_work(node, plan, job, cluster)) {
+          time += operations.sum() - operations[OpClass::kLaunch];
+        }
+      }
+      return time;
+    };
+    const double before = rated();
+    cluster.device.flops *= 2;
+    cluster.device.memory_bandwidth *= 2;
+    for (LinkSpec* link : {&cluster.in_host, &cluster.between_hosts, &cluster.to_host}) {
+      *link = {link->bandwidth * 2, link->latency * 0.5};
+    }
+    RC_ASSERT(std::abs(before / rated() - 2) < 1e-9);
   }));
 }
 
