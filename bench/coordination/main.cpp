@@ -71,14 +71,19 @@ class Tally {
   std::vector<std::string> failures_;
 };
 
-Json run(const Overlap& overlap, const Arguments& arguments) {
+struct Row {
+  Json json;
+  bool complete = false;  // Nereus' trials all succeeded
+};
+
+Row run(const Overlap& overlap, uint64_t first_seed, const Arguments& arguments) {
   const JobSpec job = job_of(overlap);
   const Cluster cluster = cluster_of(overlap, job);
   const int devices = all_devices(cluster).size();
   Tally coordinated;
   Tally per_component;
   for (int i = 0; i < arguments.trials; ++i) {
-    const Trial trial = make_trial(overlap, arguments.seed + uint64_t(i));
+    const Trial trial = make_trial(overlap, first_seed + uint64_t(i));
     coordinated.add(migrate_coordinated(trial, job, cluster));
     per_component.add(migrate_per_component(trial, job, cluster, Seconds(arguments.patience)));
   }
@@ -86,28 +91,37 @@ Json run(const Overlap& overlap, const Arguments& arguments) {
               overlap.name.c_str(), devices, per_component.success_percent(), overlap.paper_success,
               coordinated.success_percent(), per_component.median_seconds(),
               coordinated.median_seconds(), coordinated.median_edges(), overlap.paper_edges);
-  return {{"overlap", overlap.name},
-          {"meaning", overlap.meaning},
-          {"devices", devices},
-          {"trials", arguments.trials},
-          {"nereus", coordinated.json()},
-          {"per_component", per_component.json()},
-          {"paper",
-           {{"nereus_success_percent", 100},
-            {"per_component_success_percent", overlap.paper_success},
-            {"resource_edges", overlap.paper_edges}}}};
+  Json json{{"overlap", overlap.name},
+            {"meaning", overlap.meaning},
+            {"devices", devices},
+            {"first_seed", first_seed},
+            {"trials", arguments.trials},
+            {"nereus", coordinated.json()},
+            {"per_component", per_component.json()},
+            {"paper",
+             {{"nereus_success_percent", 100},
+              {"per_component_success_percent", overlap.paper_success},
+              {"resource_edges", overlap.paper_edges}}}};
+  return {std::move(json), coordinated.success_percent() == 100};
 }
 
-void run_all(const Arguments& arguments, Json record) {
+// True if Nereus never failed.
+bool run_all(const Arguments& arguments, Json record) {
   std::printf("%-6s %7s  %29s %19s %23s %11s\n", "", "devices", "per component: success", "nereus",
               "median time of successes", "edges");
   record["time_limit_s"] = kTimeLimit;
   record["patience_s"] = arguments.patience;
+  bool complete = true;
+  uint64_t seed = arguments.seed;
   for (const Overlap& overlap : overlaps()) {
-    record["overlaps"].push_back(run(overlap, arguments));
+    Row row = run(overlap, seed, arguments);
+    seed += uint64_t(arguments.trials);
+    record["overlaps"].push_back(std::move(row.json));
+    complete = complete && row.complete;
     std::fflush(stdout);
   }
   if (!arguments.output.empty()) write_record(arguments.output, record);
+  return complete;
 }
 
 }  // namespace
@@ -124,8 +138,7 @@ int main(int argc, char** argv) {
   app.add_option("--output", arguments.output, "Where the record goes, JSON");
   CLI11_PARSE(app, argc, argv);
   try {
-    nereus::bench::run_all(arguments, nereus::bench::record_head(argc, argv));
-    return 0;
+    return nereus::bench::run_all(arguments, nereus::bench::record_head(argc, argv)) ? 0 : 1;
   } catch (const std::exception& error) {
     std::cerr << "error: " << error.what() << "\n";
     return 1;

@@ -1,15 +1,15 @@
-"""Figure 13: how long it takes to plan a transition, and how good the plan is, against SCIP on the same problem.
+"""Figure 13: how long it takes to plan a transition, and how good the plan is, against SCIP.
 
-A PPO job with 8B models on 32 to 1,024 GPUs (h200x8), three transitions (main.cpp): "relayout" changes training from tp4·pp2 to
-tp2·pp4, "growth" doubles the devices, "handover" lets the actor grow onto what the critic gives up. Every measurement is
-a fresh process: planning time is the median of its later calls, which reuse the byte tables of the job's models; "cold" is the first
-one, tables included. SCIP solves the
-scheduling problem of the paper's four primitives (scip.py), without their compilation, which is in Nereus' time.
+A PPO job with 8B models on 32 to 1,024 GPUs (h200x8), three transitions (main.cpp): "relayout" changes
+training from tp4·pp2 to tp2·pp4, "growth" doubles the devices, "handover" lets the actor grow onto what the
+critic gives up. Every measurement is a fresh process: planning time is the median of its later calls, which
+reuse the byte tables of the job's models; "cold" is the first one, tables included. SCIP solves the scheduling
+problem of the paper's four primitives (scip.py), without their compilation, which is in Nereus' time.
 
     python bench/transition_planning/run.py [--sizes 32 64 …] [--seeds 3] [--time-limit 60]
 
-Needs the program (cmake --build --preset release --target nereus_transition_planning), and `pip install pyscipopt matplotlib` in
-any environment. Writes transition_planning.json, .csv and .png to bench/results.
+Needs the program (cmake --build --preset release --target nereus_transition_planning), and
+`pip install pyscipopt matplotlib` in any environment. Writes transition_planning.json, .csv and .png.
 """
 
 import argparse
@@ -114,7 +114,8 @@ def draw(rows, target):
     spans.set_ylabel("predicted makespan, s")
     for axis in (times, spans):
         axis.set_xlabel("GPUs")
-        axis.set_xticks(sorted({row["devices"] for row in rows}), sorted({str(row["devices"]) for row in rows}, key=int))
+        sizes = sorted({row["devices"] for row in rows})
+        axis.set_xticks(sizes, map(str, sizes))
         axis.minorticks_off()
         axis.grid(alpha=0.3)
         axis.legend(fontsize=6)
