@@ -29,6 +29,9 @@ class Calibration {
   // Ignores non-finite or non-positive times.
   void observe(OpClass op_class, Seconds ideal, Seconds measured);
 
+  // What a fit to a table found (fit.h).
+  void set(OpClass op_class, const Entry& entry) { entries_[op_class] = entry; }
+
   // Measured / predicted transient peak of memory: jumps up to the largest ratio seen, fades slowly
   // towards smaller ones, stays within [0.5, 4]; 1 before the first observation.
   double memory_factor() const { return memory_factor_; }
