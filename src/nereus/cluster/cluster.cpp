@@ -69,6 +69,10 @@ void verify(const Cluster& cluster) {
   verify_link("in_host", cluster.in_host);
   verify_link("between_hosts", cluster.between_hosts);
   verify_link("to_host", cluster.to_host);
+  if (!std::isfinite(cluster.connecting.count()) || cluster.connecting < Seconds()) {
+    refuse("connecting_s must be finite and at least 0, not " +
+           format_number(cluster.connecting.count()));
+  }
 }
 
 void to_json(Json& j, const HostSpec& host) {
@@ -114,7 +118,8 @@ void to_json(Json& j, const Cluster& cluster) {
        {"local", cluster.local},
        {"in_host", cluster.in_host},
        {"between_hosts", cluster.between_hosts},
-       {"to_host", cluster.to_host}};
+       {"to_host", cluster.to_host},
+       {"connecting_s", cluster.connecting}};
 }
 
 void from_json(const Json& j, Cluster& cluster) {
@@ -124,6 +129,7 @@ void from_json(const Json& j, Cluster& cluster) {
   cluster.in_host = require<LinkSpec>(j, "in_host", "cluster");
   cluster.between_hosts = require<LinkSpec>(j, "between_hosts", "cluster");
   cluster.to_host = optional(j, "to_host", cluster.in_host, "cluster");
+  cluster.connecting = optional(j, "connecting_s", Seconds(), "cluster");
   for (size_t host = 0; host < cluster.hosts.size(); ++host) {
     if (j["hosts"][host].contains("nic_bandwidth")) continue;
     cluster.hosts[host].nic_bandwidth =

@@ -42,6 +42,7 @@ struct Cluster {
   LinkSpec in_host;        // between devices of a host
   LinkSpec between_hosts;  // what one device reaches alone through the NIC
   LinkSpec to_host;        // between a device and the memory of its host
+  Seconds connecting;      // making a communicator across hosts for a transition
   bool operator==(const Cluster&) const = default;
 };
 

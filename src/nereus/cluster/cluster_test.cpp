@@ -87,6 +87,7 @@ TEST(Cluster, VerifyNamesTheField) {
   EXPECT_THAT(refusal([](Cluster& c) { c.hosts[0].memory = Bytes(-1); }),
               HasSubstr("hosts[0].memory must be at least 0, not -1"));
   EXPECT_THAT(refusal([](Cluster& c) { c.to_host.bandwidth = 0; }), HasSubstr("to_host.bandwidth"));
+  EXPECT_THAT(refusal([](Cluster& c) { c.connecting = Seconds(-1); }), HasSubstr("connecting_s"));
   EXPECT_THAT(refusal([](Cluster& c) { c.device.memory = Bytes(-5); }),
               HasSubstr("device.memory must be finite and positive, not -5"));
   EXPECT_THAT(refusal([](Cluster& c) { c.device.flops = std::numeric_limits<double>::infinity(); }),

@@ -80,7 +80,9 @@ Cluster named_cluster(const std::string& name, int hosts) {
             .local = {host.device.memory_bandwidth / 2, Seconds(5e-6)},
             .in_host = {host.in_host_bandwidth, Seconds(10e-6)},
             .between_hosts = {host.between_hosts_bandwidth, Seconds(25e-6)},
-            .to_host = {host.to_host_bandwidth, Seconds(10e-6)}};
+            .to_host = {host.to_host_bandwidth, Seconds(10e-6)},
+            // NCCL on two H200: splitting one off takes as long as making another one.
+            .connecting = Seconds(0.04)};
   }
   throw Error(ErrorCode::kInvalidInput,
               "unknown cluster \"" + name + "\"; known: " + join(names, ", "));

@@ -37,11 +37,24 @@ StateSchema Runtime::schema(ModelStage model_stage) const {
   return state_schema(models_.at(model_stage.role), model_stage);
 }
 
+Runtime::StageComms Runtime::connect_all(const Plan& plan) {
+  StageComms comms;
+  for (const StagePlan& stage : plan.stages) comms[stage.model_stage] = connect(stage);
+  return comms;
+}
+
+void Runtime::prepare(Plan plan) {
+  auto comms = std::async(std::launch::async, connect_all, plan);
+  prepared_ = Prepared{std::move(plan), std::move(comms)};
+}
+
 void Runtime::adopt(Plan plan) {
   release();
   plan_ = std::move(plan);
   alias_generation();
-  for (const StagePlan& stage : plan_.stages) connect_stage(stage);
+  const bool is_prepared = prepared_ && prepared_->plan == plan_;
+  start_engines(is_prepared ? prepared_->comms.get() : connect_all(plan_));
+  prepared_.reset();
 }
 
 void Runtime::release() { engines_.clear(); }
@@ -88,13 +101,15 @@ void Runtime::alias_generation() {
   });
 }
 
-void Runtime::connect_stage(const StagePlan& stage) {
-  auto comms = connect(stage);
-  for (const Emu& unit : units_of(stage)) {
-    for (const DeviceId device : unit.devices) {
-      engines_[{stage.model_stage, device}] =
-          std::make_unique<UnitEngine>(models_.at(stage.model_stage.role).spec,
-                                       store_.at(unit, device), std::move(comms.at(device)));
+void Runtime::start_engines(StageComms comms) {
+  for (const StagePlan& stage : plan_.stages) {
+    const ModelStage model_stage = stage.model_stage;
+    for (const Emu& unit : units_of(stage)) {
+      for (const DeviceId device : unit.devices) {
+        engines_[{model_stage, device}] =
+            std::make_unique<UnitEngine>(models_.at(model_stage.role).spec, store_.at(unit, device),
+                                         std::move(comms.at(model_stage).at(device)));
+      }
     }
   }
 }

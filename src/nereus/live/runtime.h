@@ -2,8 +2,10 @@
 #pragma once
 
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "nereus/engine/state_store.h"
@@ -27,6 +29,8 @@ class Runtime final {
   StateSchema schema(ModelStage model_stage) const;
   const ModelSpec& model(Role role) const { return models_.at(role).spec; }
 
+  // Begins to make a plan's communicators in the background, so that adopt() of it finds them.
+  void prepare(Plan plan);
   // Puts a plan in force whose units all exist in the store: connects them, and lets generation
   // units use the training units' bytes wherever those are the same shards.
   void adopt(Plan plan);
@@ -53,8 +57,15 @@ class Runtime final {
   void reset_peaks();
 
  private:
+  using StageComms = std::map<ModelStage, std::map<DeviceId, UnitComms>>;
+  struct Prepared {
+    Plan plan;
+    std::future<StageComms> comms;
+  };
+
+  static StageComms connect_all(const Plan& plan);
   void alias_generation();
-  void connect_stage(const StagePlan& stage);
+  void start_engines(StageComms comms);
 
   std::map<Role, ModelUse> models_;
   DevicePool devices_;
@@ -62,6 +73,7 @@ class Runtime final {
   StateStore store_;
   Plan plan_;
   std::map<std::pair<ModelStage, DeviceId>, std::unique_ptr<UnitEngine>> engines_;
+  std::optional<Prepared> prepared_;
   ReshardPlan weight_sync_;  // moves to generation devices that are not aliased
 };
 

@@ -48,6 +48,7 @@ TransitionReport Transitions::apply(const TransitionDag& dag) {
   runtime_.release();
   const Seconds hashing = remember(dag.from, runtime_.store().workers());
   runtime_.reset_peaks();
+  runtime_.prepare(dag.to);
   TransitionReport report = execute(dag, runtime_.store(), schemas(), execute_options());
   report.verification += hashing;
   drop_lost(report);
@@ -76,6 +77,7 @@ void Transitions::start(TransitionDag dag) {
   runtime_.release_idle();
   if (!second_workers_) second_workers_ = runtime_.store().workers().beside();
   target_ = dag.to;
+  runtime_.prepare(dag.to);
   running_ = std::async(std::launch::async, [this, dag = std::move(dag)] {
     const Seconds hashing = remember(without_generation(dag.from), *second_workers_);
     ExecuteOptions options = execute_options();

@@ -31,10 +31,14 @@ bool keeps_a_unit(const StagePlan& from, const StagePlan& to) {
          });
 }
 
-TransitionDag finished(Draft draft, const Schedule& schedule, const DeviceNumbers& numbers) {
+TransitionDag finished(Draft draft, const Schedule& schedule, const DeviceNumbers& numbers,
+                       Seconds connecting) {
   TransitionDag dag;
   dag.units = std::move(draft.units);
-  dag.makespan = schedule.makespan;
+  const bool crosses_hosts =
+      std::ranges::any_of(draft.problem.tasks, [](const Task& task) { return !task.nics.empty(); });
+  if (crosses_hosts) dag.connecting = connecting;
+  dag.makespan = dag.connecting + schedule.makespan;
   std::vector<int> place(schedule.order.size());
   dag.primitives.reserve(schedule.order.size());
   for (const int task : schedule.order) {
@@ -42,7 +46,7 @@ TransitionDag finished(Draft draft, const Schedule& schedule, const DeviceNumber
     Primitive& p = dag.primitives.emplace_back(std::move(draft.primitives[task]));
     p.id = place[task];
     p.chunked = schedule.chunked[task];
-    p.start = schedule.start[task];
+    p.start = dag.connecting + schedule.start[task];
     p.predicted = draft.problem.tasks[task].duration;
     for (const int need : draft.problem.tasks[task].needs) {
       dag.edges.push_back({place[need], p.id, EdgeKind::kState});
@@ -73,7 +77,8 @@ class TransitionCompiler::Impl {
       Draft draft = drafter_.draft(from, to, passages, calibration, options.reserved);
       const std::variant<Schedule, Stuck> result = schedule(draft.problem);
       if (const auto* schedule = std::get_if<Schedule>(&result)) {
-        TransitionDag dag = finished(std::move(draft), *schedule, drafter_.numbers());
+        TransitionDag dag = finished(std::move(draft), *schedule, drafter_.numbers(),
+                                     drafter_.cluster().connecting);
         dag.from = from;
         dag.to = to;
         verify(dag);

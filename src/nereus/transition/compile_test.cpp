@@ -463,6 +463,20 @@ TEST(CompileTransition, PredictsFromBytesLinksAndCalibration) {
   EXPECT_EQ(dag->makespan, last);
 }
 
+TEST(CompileTransition, ConnectsOtherHostsFirst) {
+  Case c = swap(2);
+  c.cluster.hosts.resize(2, c.cluster.hosts.front());
+  c.cluster.connecting = Seconds(7);
+  c.to = c.from;
+  EXPECT_EQ(compile(c)->makespan, Seconds());
+  c.to.stages[0].units.push_back({{0, 1}});
+  EXPECT_LT(compile(c)->makespan, Seconds(7));
+  c.to.stages[0].units.push_back({{1, 0}});
+  EXPECT_EQ(compile(c)->connecting, Seconds(7));
+  EXPECT_GT(compile(c)->makespan, Seconds(7));
+  EXPECT_GE(compile(c)->primitives.front().start, Seconds(7));
+}
+
 TEST(CompileTransition, IndependentReplicasMoveAtOnceAndOnesOnADeviceInTurn) {
   Case c = swap(2);
   c.cluster = cpu_cluster(4, c.cluster.device.memory, 4);

@@ -26,7 +26,7 @@ StagePlan stage(Layout layout, const std::vector<std::vector<int>>& units) {
 // What the DAG does, one line a primitive; it must also pass verify().
 std::vector<std::string> steps(const StagePlan& from, const StagePlan& to,
                                Passage passage = Passage::kPrimitives) {
-  TransitionDag dag{{{from}}, {{to}}, {}, {}, {}, {}, {}};
+  TransitionDag dag{{{from}}, {{to}}, {}, {}, {}, {}, {}, {}};
   LocalDag local = compile_local(from, to, passage, dag.units);
   dag.primitives = local.primitives;
   for (const auto& [need, id] : local.needs) dag.edges.push_back({need, id});

@@ -29,7 +29,10 @@ struct TransitionDag {
   std::vector<Edge> edges;            // from < to; both ends share a device
   // Upper bound over every execution that the edges allow, of logical state and staging buffers.
   std::map<DeviceId, Bytes> peak_bytes;
-  Seconds makespan;  // predicted: independent primitives run at once, a device or NIC does one
+  // Predicted: independent primitives run at once, a device or a NIC's lane does one at a time.
+  Seconds makespan;
+  // Of that, making the communicators that reach other hosts, all at once before the primitives.
+  Seconds connecting;
 
   bool empty() const { return primitives.empty(); }
   bool operator==(const TransitionDag&) const = default;
@@ -44,8 +47,8 @@ void verify(const TransitionDag& dag);
 // {"from", "to", "primitives": [{"id", "kind", "role", "stage", "sources", "targets", "frees",
 // "devices", "chunked", "bytes_moved", "bytes_resident", "set_up_s", "transfer_s", "start_s",
 // "predicted_s", "measured_s"}], "edges": [{"from", "to", "kind"}], "peak_bytes": {…},
-// "makespan_s"} and back. Units are written in full. Whoever has run a primitive puts a number in
-// the place of measured_s' null.
+// "makespan_s", "connecting_s"} and back. Units are written in full. Whoever has run a primitive
+// puts a number in the place of measured_s' null.
 void to_json(Json& j, const Edge& edge);
 void from_json(const Json& j, Edge& edge);
 Json primitive_json(const Primitive& primitive, std::span<const Emu> units);

@@ -107,7 +107,8 @@ void to_json(Json& j, const TransitionDag& dag) {
            {"primitives", std::move(primitives)},
            {"edges", dag.edges},
            {"peak_bytes", std::move(peak)},
-           {"makespan_s", dag.makespan}};
+           {"makespan_s", dag.makespan},
+           {"connecting_s", dag.connecting}};
 }
 
 void from_json(const Json& j, TransitionDag& dag) {
@@ -127,6 +128,7 @@ void from_json(const Json& j, TransitionDag& dag) {
     dag.peak_bytes[parse_device(device)] = bytes;
   }
   dag.makespan = require<Seconds>(j, "makespan_s", where);
+  dag.connecting = require<Seconds>(j, "connecting_s", where);
 }
 
 }  // namespace nereus

@@ -12,7 +12,7 @@ TransitionDag example() {
   constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
   const StagePlan from{kActorTraining, {1, 1}, {{{0, 0}}}};
   const StagePlan to{kActorTraining, {2, 1}, {{{0, 0}, {0, 1}}}};
-  TransitionDag dag{{{from}}, {{to}}, {}, {}, {}, {}, Seconds(0.5)};
+  TransitionDag dag{{{from}}, {{to}}, {}, {}, {}, {}, Seconds(0.5), Seconds(0.1)};
   LocalDag local = compile_local(from, to, Passage::kPrimitives, dag.units);
   dag.primitives = std::move(local.primitives);
   for (const auto& [need, id] : local.needs) dag.edges.push_back({need, id});
@@ -32,6 +32,7 @@ TEST(TransitionText, SurvivesJsonWithTheAgreedNames) {
   EXPECT_EQ(j["edges"][0], (Json{{"from", 0}, {"to", 1}, {"kind", "state"}}));
   EXPECT_EQ(j["peak_bytes"]["0:1"], 2048);
   EXPECT_EQ(j["makespan_s"], 0.5);
+  EXPECT_EQ(j["connecting_s"], 0.1);
 }
 
 TEST(TransitionText, RefusesUnknownWords) {

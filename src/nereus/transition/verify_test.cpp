@@ -17,7 +17,7 @@ StagePlan on(std::vector<int> devices) {
 }
 
 TransitionDag dag_between(const StagePlan& from, const StagePlan& to) {
-  TransitionDag dag{{{from}}, {{to}}, {}, {}, {}, {}, {}};
+  TransitionDag dag{{{from}}, {{to}}, {}, {}, {}, {}, {}, {}};
   LocalDag local = compile_local(from, to, Passage::kPrimitives, dag.units);
   dag.primitives = std::move(local.primitives);
   for (const auto& [need, id] : local.needs) dag.edges.push_back({need, id});
