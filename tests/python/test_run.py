@@ -122,24 +122,6 @@ def test_plan_prints_the_promised_json(tmp_path):
             "runners_up"} <= set(plan)
 
 
-def test_transition_between_two_plans(tmp_path):
-    config = write_config(tmp_path)
-    plans = []
-    for number, setting in enumerate(["{dp: 2}", "{tp: 2}"]):
-        directory = tmp_path / f"run{number}"
-        done = run("train", config, f"plan.all={setting}", "trainer.total_training_steps=1",
-                   "--run-dir", directory)
-        assert done.returncode == 0, done.stderr
-        plans.append(directory / "plans/000.json")
-    done = run("transition", *plans, "--config", config, "--json")
-    assert done.returncode == 0, done.stderr
-    dag = json.loads(done.stdout)
-    assert {"primitives", "edges", "peak_bytes", "makespan_s"} <= set(dag)
-    assert {primitive["kind"] for primitive in dag["primitives"]} <= {"split", "merge", "extend",
-                                                                     "destroy"}
-    assert run("transition", *plans, "--config", config, "--dot").stdout.startswith("digraph")
-
-
 def test_check_lists_what_is_fine(tmp_path):
     done = run("check", write_config(tmp_path))
     assert done.returncode == 0, done.stderr
