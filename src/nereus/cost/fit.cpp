@@ -53,7 +53,6 @@ class Fitter {
       if (occurs) classes_.push_back(op_class);
     }
     for (OpClass op_class : classes_) log_.push_back(std::log(prior.efficiency(op_class)));
-    start_ = log_;
     for (const MeasuredWork& row : rows) {
       // Half a tick of error, beside a deviation of a twentieth that tables have anyway.
       const double ticks = 0.5 * tick.count() / row.time.count() / 0.05;
@@ -62,6 +61,11 @@ class Fitter {
   }
 
   Fit run() {
+    // What is known before says more of how classes compare than of how fast they all are.
+    linearise();
+    const double common = median(residuals_);
+    for (double& log : log_) log -= common;
+    start_ = log_;
     for (int round = 0; round < kRounds; ++round) {
       linearise();
       if (step() < kConverged) break;

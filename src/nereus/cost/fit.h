@@ -21,10 +21,11 @@ struct Fit {
 };
 
 // The efficiencies for which log Σ ideal / efficiency is closest to log time over all rows, robust
-// to outliers (Huber) and drawn to those of `prior` as far as their deviations say: a class that
-// rows cannot tell from others stays there. `tick` is the resolution of the clock: times of a few
-// ticks count less. A class's variance is that of the rows it dominates and its own uncertainty.
-// Throws Error(kInvalidInput) if a time is not positive and finite or a row has no work.
+// to outliers (Huber) and drawn to those of `prior`, all scaled by one factor that suits the rows,
+// as far as their deviations say: of classes that rows cannot tell apart it keeps the ratio. `tick`
+// is the resolution of the clock: times of a few ticks count less. A class's variance is that of
+// the rows it dominates and its own uncertainty. Throws Error(kInvalidInput) if a time is not
+// positive and finite or a row has no work.
 Fit fit(std::span<const MeasuredWork> rows, const Calibration& prior = {}, Seconds tick = {});
 
 // Σ ideal / efficiency.

@@ -65,15 +65,16 @@ StageWork micro_batch_work(const UnitView& unit, int pp_rank, double sequences, 
   };
 }
 
-// Σ t + (count - 1) · max t over the stages.
+// Σ t + (count - 1) · max t over the stages; interleaved, what is not the slowest stage's own work
+// shrinks by the number of chunks.
 Operations through_pipeline(const std::vector<StageWork>& stages, Operations StageWork::* part,
-                            double count) {
+                            double count, int chunks) {
   Operations total, largest;
   for (const StageWork& stage : stages) {
     total += stage.*part;
     if ((stage.*part).sum() > largest.sum()) largest = stage.*part;
   }
-  return total + largest * (count - 1);
+  return largest * count + (total + largest * -1) * (1.0 / chunks);
 }
 
 }  // namespace
@@ -99,10 +100,11 @@ Work pipeline_work(const UnitView& unit, MicroBatches batches, PassShape shape) 
     stages.push_back(micro_batch_work(unit, pp_rank, double(batches.size), shape));
   }
   const auto count = double(batches.count);
+  const int chunks = unit.job->execution.pipeline_chunks;
   return {
-      {OpClass::kCompute, through_pipeline(stages, &StageWork::compute, count)},
-      {OpClass::kTensorComm, through_pipeline(stages, &StageWork::tensor_comm, count)},
-      {OpClass::kPipelineComm, through_pipeline(stages, &StageWork::pipeline_comm, count)},
+      {OpClass::kCompute, through_pipeline(stages, &StageWork::compute, count, chunks)},
+      {OpClass::kTensorComm, through_pipeline(stages, &StageWork::tensor_comm, count, chunks)},
+      {OpClass::kPipelineComm, through_pipeline(stages, &StageWork::pipeline_comm, count, chunks)},
   };
 }
 

@@ -25,7 +25,7 @@ struct Batch {
 Operations forward_pass(const UnitView& unit, int pp_rank, const Batch& batch);
 
 // All micro-batches through the pipeline: Σ t_p + (count - 1) · max t_p over the stages p,
-// separately for kCompute, kTensorComm and kPipelineComm.
+// separately for kCompute, kTensorComm and kPipelineComm; less of a bubble if interleaved.
 Work pipeline_work(const UnitView& unit, MicroBatches batches, PassShape shape);
 
 // One AdamW step over the unit's fullest rank.

@@ -133,6 +133,12 @@ TEST(Latency, PipelineBubbleIsCompute) {
   };
   const double ratio = compute({1, 4}, 32) / compute({1, 1}, 32);
   EXPECT_NEAR(ratio, (4 + 3) / 4.0 / 4, 0.06);
+  JobSpec interleaved = job;
+  interleaved.execution.pipeline_chunks = 4;
+  const double fewer = ideal(interleaved, uniform_plan(job, {1, 4}, 1, 32), cluster, Pass::kTrain,
+                             OpClass::kCompute) /
+                       compute({1, 1}, 32);
+  EXPECT_NEAR(fewer, (4 + 3 / 4.0) / 4.0 / 4, 0.06);
 }
 
 TEST(Latency, DevicesThatShareCoresAreSlower) {

@@ -28,7 +28,8 @@ struct Workload {
 struct Execution {
   bool paged_cache = false;        // the KV cache grows token by token, else has room for the limit
   bool sequence_parallel = false;  // what tensor parallelism does not cut is cut along the sequence
-  double gradient_overlap = 0;     // share of the last backward pass that hides gradient all-reduce
+  int pipeline_chunks = 1;  // model chunks per pipeline rank: interleaving divides the bubble by it
+  double gradient_overlap = 0;  // share of the last backward pass that hides gradient all-reduce
   bool operator==(const Execution&) const = default;
 };
 
