@@ -97,6 +97,8 @@ def draw(rows, target):
     figure, (times, spans) = plt.subplots(1, 2, figsize=(11, 4.4), constrained_layout=True)
     for kind, colour in zip(KINDS, plt.get_cmap("tab10").colors):
         mine = [row for row in rows if row["kind"] == kind]
+        if not mine:
+            continue
         devices = [row["devices"] for row in mine]
         for axis, key in ((times, "planning_s"), (spans, "makespan_s")):
             axis.loglog(devices, [row["unfused"][key] for row in mine], "o-", color=colour, label=f"{kind}: Nereus")
