@@ -1,10 +1,13 @@
 #include "nereus/transition/local_dag.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <numeric>
 #include <utility>
+
+#include "nereus/transition/copy_pool.h"
 
 namespace nereus {
 
@@ -46,11 +49,10 @@ bool share_a_device(const Emu& a, const Emu& b) {
   return std::ranges::any_of(a.devices, [&](DeviceId d) { return index_of(b, d) >= 0; });
 }
 
-// Finds units by their first device.
-class UnitIndex {
+// A number for each device of two plans; -1 until it is set.
+class DeviceMap {
  public:
-  // All devices of both plans.
-  UnitIndex(const StagePlan& from, const StagePlan& to) {
+  DeviceMap(const StagePlan& from, const StagePlan& to) {
     int hosts = 0;
     for (const StagePlan* plan : {&from, &to}) {
       for (const std::vector<DeviceId>& unit : plan->units) {
@@ -62,15 +64,13 @@ class UnitIndex {
     }
     numbers_.assign(static_cast<size_t>(hosts) * static_cast<size_t>(stride_), -1);
   }
-  void add(const Emu& unit, int number) { numbers_[place(unit)] = number; }
-  // The number of the unit that may be equal, or -1.
-  int find(const Emu& unit) const { return numbers_[place(unit)]; }
+  int& operator[](DeviceId device) { return numbers_[place(device)]; }
+  int operator[](DeviceId device) const { return numbers_[place(device)]; }
 
  private:
-  size_t place(const Emu& unit) const {
-    const DeviceId first = unit.devices.front();
-    return static_cast<size_t>(first.host) * static_cast<size_t>(stride_) +
-           static_cast<size_t>(first.index);
+  size_t place(DeviceId device) const {
+    return static_cast<size_t>(device.host) * static_cast<size_t>(stride_) +
+           static_cast<size_t>(device.index);
   }
   int stride_ = 1;
   std::vector<int> numbers_;
@@ -83,15 +83,16 @@ class LocalCompiler {
         sub_(common_part(from.layout, to.layout)),
         units_(units),
         first_unit_(static_cast<int>(units.size())),
-        part_index_(from, to) {
+        part_of_(from, to),
+        old_part_of_(from, to) {
     units.reserve(units.size() + from.units.size() + to.units.size());
-    UnitIndex index(from, to);
+    DeviceMap first_of(from, to);
     for (Emu& unit : units_of(from)) {
       before_.push_back(append(std::move(unit)));
-      index.add(units_[before_.back()], before_.back());
+      first_of[units_[before_.back()].devices.front()] = before_.back();
     }
     for (Emu& unit : units_of(to)) {
-      const int same = index.find(unit);
+      const int same = first_of[unit.devices.front()];
       if (same >= 0 && units_[same] == unit) {
         kept_.push_back(same);
       } else {
@@ -138,6 +139,7 @@ class LocalCompiler {
   int destroy(int unit) { return add(PrimitiveKind::kDestroy, {unit}, {}, {unit}); }
 
   void find_parts();
+  EmuCollection cut(const Emu& unit, const std::function<const Emu*(DeviceId)>& wanted) const;
   int part_like(const Emu& piece) const;
   void split();
   void keep_a_last_copy();
@@ -149,7 +151,8 @@ class LocalCompiler {
   Layout sub_;
   EmuCollection& units_;
   int first_unit_;
-  UnitIndex part_index_;  // into parts_
+  DeviceMap part_of_;      // into parts_
+  DeviceMap old_part_of_;  // old units that can be parts as they are
   std::vector<int> before_;
   std::vector<int> given_up_;
   std::vector<int> kept_;
@@ -174,25 +177,64 @@ LocalDag LocalCompiler::primitives() {
   return std::move(dag_);
 }
 
+// Old units that can be parts as they are, and whatever is left in the order of ranks.
 void LocalCompiler::find_parts() {
+  for (const int unit : given_up_) {
+    if (units_[unit].layout != sub_) continue;
+    for (const DeviceId device : units_[unit].devices) old_part_of_[device] = unit;
+  }
+  const auto old_part = [&](DeviceId device) {
+    const int unit = old_part_of_[device];
+    return unit < 0 ? nullptr : &units_[unit];
+  };
   for (const int whole : made_) {
-    for (Emu& unit : blocks(units_[whole], sub_)) {
-      part_index_.add(unit, static_cast<int>(parts_.size()));
+    for (Emu& unit : cut(units_[whole], old_part)) {
+      const int number = static_cast<int>(parts_.size());
+      for (const DeviceId device : unit.devices) part_of_[device] = number;
       parts_.push_back({std::move(unit), -1, whole});
     }
   }
 }
 
+// Cuts a unit into sub-units. Which of its devices form one is free, as each is a complete copy:
+// those that are `wanted` and lie wholly on the unit's devices, else neighbouring ranks.
+EmuCollection LocalCompiler::cut(const Emu& unit,
+                                 const std::function<const Emu*(DeviceId)>& wanted) const {
+  if (unit.layout == sub_) return {unit};
+  EmuCollection pieces;
+  std::vector<DeviceId> rest;
+  for (const DeviceId device : unit.devices) {
+    const Emu* piece = wanted(device);
+    const bool inside = piece != nullptr && std::ranges::all_of(piece->devices, [&](DeviceId d) {
+                          return index_of(unit, d) >= 0;
+                        });
+    if (!inside) {
+      rest.push_back(device);
+    } else if (piece->devices.front() == device) {
+      pieces.push_back({unit.model_stage, sub_, piece->devices});
+    }
+  }
+  if (pieces.empty()) return blocks(unit, sub_);
+  for (auto first = rest.begin(); first != rest.end(); first += sub_.devices()) {
+    pieces.push_back({unit.model_stage, sub_, {first, first + sub_.devices()}});
+  }
+  return pieces;
+}
+
 // The part that a piece of an old unit is, or -1.
 int LocalCompiler::part_like(const Emu& piece) const {
-  const int part = part_index_.find(piece);
+  const int part = part_of_[piece.devices.front()];
   return part >= 0 && parts_[part].unit == piece ? part : -1;
 }
 
 void LocalCompiler::split() {
   survivors_ = kept_;
+  const auto part_at = [&](DeviceId device) {
+    const int part = part_of_[device];
+    return part < 0 ? nullptr : &parts_[part].unit;
+  };
   for (const int unit : given_up_) {
-    EmuCollection pieces = blocks(units_[unit], sub_);
+    EmuCollection pieces = cut(units_[unit], part_at);
     if (std::ranges::none_of(pieces, [&](const Emu& piece) { return part_like(piece) >= 0; })) {
       obsolete_.push_back(unit);
       continue;
@@ -231,27 +273,19 @@ void LocalCompiler::keep_a_last_copy() {
   obsolete_.erase(best);
 }
 
-// Each new part is copied from one replica: in rounds, in which every copy that is there by then
-// serves one new part, on its own host if possible.
+// Each new part is copied from one replica, also from new ones.
 void LocalCompiler::extend() {
-  std::vector<int> copies = survivors_;
-  if (last_copy_ >= 0) copies.push_back(last_copy_);
-  std::vector<int> unused = copies;
+  CopyPool copies;
+  for (const int copy : survivors_) copies.add(copy, units_[copy].devices.front());
+  if (last_copy_ >= 0) copies.add(last_copy_, units_[last_copy_].devices.front());
   for (Part& part : parts_) {
     if (part.id >= 0) continue;
     part.id = number_of(part);
-    if (unused.empty()) unused = copies;
-    const auto on_host = [&](int id) {
-      return units_[id].devices.front().host == part.unit.devices.front().host;
-    };
     // What takes the devices of the last copy takes over from it.
     const bool hand_over = last_copy_ >= 0 && share_a_device(part.unit, units_[last_copy_]);
-    auto source =
-        hand_over ? std::ranges::find(unused, last_copy_) : std::ranges::find_if(unused, on_host);
-    if (source == unused.end() && !hand_over) source = unused.begin();
-    add(PrimitiveKind::kExtend, {source == unused.end() ? last_copy_ : *source}, {part.id}, {});
-    if (source != unused.end()) unused.erase(source);
-    copies.push_back(part.id);
+    const int source = hand_over ? last_copy_ : copies.next(part.unit.devices.front());
+    add(PrimitiveKind::kExtend, {source}, {part.id}, {});
+    copies.add(part.id, part.unit.devices.front());
   }
 }
 

@@ -60,6 +60,29 @@ TEST(LocalDag, MergesReplicasIntoLargerUnits) {
               ElementsAre("merge 0 1", "merge 2 3"));
 }
 
+TEST(LocalDag, SplitsIntoThePartsThatAreNeeded) {
+  // tp2·pp2 [0 1 2 3] → tp2·pp1 on [0 2] and [1 3]: pairs that are no neighbours in rank order.
+  EXPECT_THAT(steps(stage({2, 2}, {{0, 1, 2, 3}}), stage({2, 1}, {{0, 2}, {1, 3}})),
+              ElementsAre("split 0123"));
+  EXPECT_THAT(steps(stage({2, 1}, {{0, 2}, {1, 3}}), stage({2, 2}, {{0, 1, 2, 3}})),
+              ElementsAre("merge 02 13"));
+  EXPECT_THAT(steps(stage({4, 1}, {{0, 1, 2, 3}}), stage({2, 2}, {{0, 2, 1, 3}})),
+              ElementsAre("split 0123", "merge 02 13"));
+}
+
+TEST(LocalDag, ReachesAnotherHostOnce) {
+  StagePlan to = stage({1, 1}, {{0}});
+  for (const int index : {0, 1, 2}) to.units.push_back({{1, index}});
+  EmuCollection units;
+  const LocalDag local = compile_local(stage({1, 1}, {{0}}), to, Passage::kPrimitives, units);
+  int crossing = 0;
+  for (const Primitive& p : local.primitives) {
+    crossing +=
+        units[p.sources.front()].devices[0].host != units[p.targets.front()].devices[0].host;
+  }
+  EXPECT_EQ(crossing, 1);
+}
+
 TEST(LocalDag, SplitsUnitsIntoReplicas) {
   EXPECT_THAT(steps(stage({2, 1}, {{0, 1}, {2, 3}}), stage({1, 1}, {{0}, {1}, {2}, {3}})),
               ElementsAre("split 01", "split 23"));

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "nereus/base/error.h"
@@ -84,6 +85,9 @@ class Replay {
       for (const int unit : p.targets) maker_.at(static_cast<size_t>(unit)) = p.id;
       for (const int unit : p.frees) freer_.at(static_cast<size_t>(unit)) = p.id;
     }
+    for (size_t unit = 0; unit < dag_.units.size(); ++unit) {
+      units_of_stage_[dag_.units[unit].model_stage].ids.push_back(static_cast<int>(unit));
+    }
     for (const Primitive& p : dag_.primitives) step(p);
     for (size_t unit = 0; unit < live_.size(); ++unit) {
       if (live_[unit] == wanted_[unit]) continue;
@@ -104,8 +108,8 @@ class Replay {
   void step(const Primitive& p);
   void take(const Primitive& p, int unit);
   void give(const Primitive& p, int unit);
-  bool stays(int unit, const Primitive& p, std::vector<bool>& asked) const;
-  bool a_copy_stays(const Primitive& known, const Primitive& p, std::vector<bool>& asked) const;
+  bool stays(int unit, const Primitive& p, std::vector<bool>& asked);
+  bool a_copy_stays(const Primitive& known, const Primitive& p, std::vector<bool>& asked);
 
   // True if `earlier` has ended before `p` starts in every execution.
   bool waits(const Primitive& p, int earlier) const {
@@ -120,6 +124,11 @@ class Replay {
   std::vector<int> maker_;
   std::vector<int> freer_;
   std::vector<std::vector<int>> readers_;
+  struct StageUnits {
+    std::vector<int> ids;
+    int survivor = -1;  // the last that was found to stay
+  };
+  std::map<ModelStage, StageUnits> units_of_stage_;
 };
 
 // What is live at the beginning and what is wanted at the end, of the model-stages that change.
@@ -234,7 +243,7 @@ void Replay::take(const Primitive& p, int unit) {
 
 // Of a unit that was there before p or before `known`: true if, whenever p ends, it is there, or
 // what was made of it, or a copy without which it would not have been freed.
-bool Replay::stays(int unit, const Primitive& p, std::vector<bool>& asked) const {
+bool Replay::stays(int unit, const Primitive& p, std::vector<bool>& asked) {
   if (asked[unit]) return false;
   asked[unit] = true;
   const int freer = freer_[unit];
@@ -246,13 +255,15 @@ bool Replay::stays(int unit, const Primitive& p, std::vector<bool>& asked) const
 }
 
 // True if one of the units that are there before `known` stays until p has ended.
-bool Replay::a_copy_stays(const Primitive& known, const Primitive& p,
-                          std::vector<bool>& asked) const {
-  for (int unit = 0; unit < static_cast<int>(live_.size()); ++unit) {
-    if (dag_.units[unit].model_stage != p.model_stage) continue;
-    if (waits(known, maker_[unit]) && stays(unit, p, asked)) return true;
-  }
-  return false;
+bool Replay::a_copy_stays(const Primitive& known, const Primitive& p, std::vector<bool>& asked) {
+  const auto good = [&](int unit) { return waits(known, maker_[unit]) && stays(unit, p, asked); };
+  // What stayed last time most likely stays this time.
+  StageUnits& units = units_of_stage_[p.model_stage];
+  if (units.survivor >= 0 && good(units.survivor)) return true;
+  const auto found = std::ranges::find_if(units.ids, good);
+  if (found == units.ids.end()) return false;
+  units.survivor = *found;
+  return true;
 }
 
 }  // namespace
