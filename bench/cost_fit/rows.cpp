@@ -32,9 +32,18 @@ Operations memory_bound(const Json& row, OpClass operation, const DeviceSpec& de
          Operations(OpClass::kLaunch, kLaunchSeconds);
 }
 
-LinkUse link_of(const Json& row, const Cluster& cluster) {
-  return count(row, "far", 0) != 0 ? far_link(cluster, 0, static_cast<int>(count(row, "streams")))
-                                   : LinkUse{cluster.in_host};
+// So many ranks on each host.
+Operations ring(const Json& row, Cluster cluster) {
+  const auto ranks = static_cast<int>(count(row, "ranks"));
+  const auto per_host = static_cast<int>(count(row, "per_host"));
+  cluster.hosts.resize(static_cast<size_t>((ranks + per_host - 1) / per_host),
+                       cluster.hosts.front());
+  std::vector<DeviceId> devices;
+  for (int i = 0; i < ranks; ++i) devices.push_back({i / per_host, i % per_host});
+  const LinkUse link = ring_link(cluster, devices);
+  const double bytes = number(row, "bytes");
+  return require<std::string>(row, "kind", "row") == "send" ? send(bytes, link)
+                                                            : all_reduce(bytes, ranks, link);
 }
 
 // Devices one after the other, unit by unit. With ZeRO-1 the data-parallel ranks form one unit.
@@ -120,11 +129,7 @@ Operations ideal_work(const Json& row, const Hardware& hardware) {
   if (kind == "gemm") return matrix_product(row, cluster.device);
   if (kind == "norm") return memory_bound(row, OpClass::kNorm, cluster.device);
   if (kind == "elementwise") return memory_bound(row, OpClass::kElementwise, cluster.device);
-  if (kind == "all_reduce") {
-    return all_reduce(number(row, "bytes"), static_cast<int>(count(row, "ranks")),
-                      link_of(row, cluster));
-  }
-  if (kind == "send") return send(number(row, "bytes"), link_of(row, cluster));
+  if (kind == "all_reduce" || kind == "send") return ring(row, cluster);
   if (kind == "step") return step_work(row, hardware, cluster);
   throw Error(ErrorCode::kInvalidInput, "unknown kind of row: " + kind);
 }

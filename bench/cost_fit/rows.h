@@ -20,7 +20,7 @@ Hardware hardware(const Json& document);
 // The ideal work of a row on its "cluster". Kinds:
 //   gemm        tokens, in, out: one matrix product, bf16
 //   norm, elementwise   bytes: one memory-bound operator
-//   all_reduce, send    bytes, ranks, far, streams: one collective
+//   all_reduce, send    bytes, ranks, per_host: one collective
 //   step        passes (train, log_probs, generate), model, gpus, tp, pp, batch, and if they are
 //   not 1
 //               or absent: generation_tp, micro_batch, mini_batch, chunks; length or prompt,

@@ -21,7 +21,8 @@ def cluster(kind, flops, memory_bandwidth, in_host, between, devices=8):
     """Peak rates of one device; `between` is what it reaches through its own NIC."""
     link = lambda bandwidth, latency: {"bandwidth": bandwidth, "latency": latency}
     return {
-        "hosts": [{"devices": devices, "full_speed_devices": devices, "memory": 0}],
+        "hosts": [{"devices": devices, "full_speed_devices": devices, "memory": 0,
+                   "nic_bandwidth": devices * between}],
         "device": {"kind": kind, "memory": 80 * 10**9, "flops": flops,
                    "memory_bandwidth": memory_bandwidth},
         "local": link(memory_bandwidth / 2, 5e-6), "in_host": link(in_host, 5e-6),
@@ -144,7 +145,7 @@ def vidur_network(tables, data):
                        statistics.median(seconds),
                        {"kind": "send" if operation == "send_recv" else operation,
                         "cluster": device, "bytes": size, "ranks": ranks,
-                        "far": int(ranks > per_host)}, tick=1e-6)
+                        "per_host": per_host}, tick=1e-6)
 
 
 def nccl(tables, data):
@@ -160,7 +161,7 @@ def nccl(tables, data):
             seconds = 2 * (ranks - 1) / ranks * size / (float(row["busbw_GBps"]) * GB)
         tables.add("nccl all_reduce", system.replace(",", ";") + f" {nodes} nodes", size, seconds,
                    {"kind": "all_reduce", "cluster": device, "bytes": size,
-                    "ranks": ranks, "far": int(nodes > 1)})
+                    "ranks": ranks, "per_host": ranks // nodes})
 
 
 def training(model, row, **more):
@@ -173,7 +174,8 @@ def megatron_bridge(tables, data):
     excluded = 0
     for row in read(data / "perf/megatron_bridge_train.csv"):
         model = names.get(row["model"])
-        whole = {key: int(row[key]) if row[key].isdigit() else 1
+        # "2 (4)": where a row holds two runs, the first.
+        whole = {key: int(row[key].split()[0]) if row[key][:1].isdigit() else 1
                  for key in ("gpus", "gbs", "mbs", "seq_len", "tp", "pp", "cp", "vp")}
         device = row["system"].lower().removeprefix("dgx-")
         precision = row["precision"].split("-")[0] or "FP8"

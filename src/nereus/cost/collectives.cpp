@@ -1,6 +1,7 @@
 #include "nereus/cost/collectives.h"
 
 #include <algorithm>
+#include <map>
 
 namespace nereus {
 namespace {
@@ -28,11 +29,16 @@ LinkUse link_between(const Cluster& cluster, DeviceId from, DeviceId to, int str
 }
 
 LinkUse ring_link(const Cluster& cluster, std::span<const DeviceId> devices, int rings) {
-  if (devices.size() < 2) return {cluster.local};
-  LinkUse slowest = link_between(cluster, devices.back(), devices.front(), rings);
-  for (size_t i = 0; i + 1 < devices.size(); ++i) {
-    const LinkUse next = link_between(cluster, devices[i], devices[i + 1], rings);
-    if (next.spec.bandwidth < slowest.spec.bandwidth) slowest = next;
+  if (devices.empty()) return {cluster.local};
+  std::map<int, int> members;  // on each host
+  for (DeviceId device : devices) ++members[device.host];
+  if (members.size() == 1) return {devices.size() < 2 ? cluster.local : cluster.in_host};
+  LinkUse slowest{cluster.between_hosts, true};
+  slowest.spec.bandwidth = cluster.in_host.bandwidth;
+  for (const auto& [host, count] : members) {
+    const double nic = cluster.hosts.at(static_cast<size_t>(host)).nic_bandwidth;
+    const double own = count * cluster.between_hosts.bandwidth;
+    slowest.spec.bandwidth = std::min({slowest.spec.bandwidth, own, nic > 0 ? nic / rings : own});
   }
   return slowest;
 }

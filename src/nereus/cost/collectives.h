@@ -18,8 +18,8 @@ struct LinkUse {
 LinkUse far_link(const Cluster& cluster, int host, int streams);
 // From one device to another. Between hosts `streams` share the NIC of a host.
 LinkUse link_between(const Cluster& cluster, DeviceId from, DeviceId to, int streams = 1);
-// The slowest link between neighbours of a ring over `devices`, whose collectives are at least that
-// slow. cluster.local for fewer than two devices. Between hosts `rings` share the NIC of a host.
+// What a ring over `devices` gets. Between hosts the members on one host use their ways through its
+// network side by side, and `rings` share it. cluster.local for fewer than two devices.
 LinkUse ring_link(const Cluster& cluster, std::span<const DeviceId> devices, int rings = 1);
 
 // Ring algorithms over n ranks, S = bytes of the whole buffer on each rank:
