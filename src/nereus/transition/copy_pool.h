@@ -8,37 +8,38 @@
 
 namespace nereus {
 
-// Copies that others may be made from, by the host of their first device. They serve in rounds:
-// every copy that is there when a round begins serves one new copy in it.
+// Copies that others may be made from, by the host of their first device. Hosts take turns, and on
+// a host the copies serve in rounds: all that are there when a round begins serve once in it.
 class CopyPool final {
  public:
   void add(int copy, DeviceId first) {
-    all_.copies.push_back(copy);
-    on_host_[first.host].copies.push_back(copy);
+    std::vector<int>& there = on_host_[first.host].members;
+    if (there.empty()) hosts_.members.push_back(first.host);
+    there.push_back(copy);
   }
   // The source for a copy whose first device is `first`: one on its host, which no NIC has to
-  // carry, else any. Requires that there is one.
+  // carry, else one on the next host. Requires that there is one.
   int next(DeviceId first) {
     const auto near = on_host_.find(first.host);
-    return near == on_host_.end() ? all_.take() : near->second.take();
+    return near != on_host_.end() ? near->second.take() : on_host_.at(hosts_.take()).take();
   }
 
  private:
   struct Rounds {
-    std::vector<int> copies;
+    std::vector<int> members;
     size_t next = 0;
     size_t end = 0;  // of the round
 
     int take() {
       if (next == end) {
         next = 0;
-        end = copies.size();
+        end = members.size();
       }
-      return copies[next++];
+      return members[next++];
     }
   };
-  Rounds all_;
-  std::map<int, Rounds> on_host_;
+  Rounds hosts_;
+  std::map<int, Rounds> on_host_;  // copies
 };
 
 }  // namespace nereus

@@ -108,7 +108,7 @@ class Replay {
   void step(const Primitive& p);
   void take(const Primitive& p, int unit);
   void give(const Primitive& p, int unit);
-  bool stays(int unit, const Primitive& p, std::vector<bool>& asked);
+  bool lasts(int unit, const Primitive& p) const;
   bool a_copy_stays(const Primitive& known, const Primitive& p, std::vector<bool>& asked);
 
   // True if `earlier` has ended before `p` starts in every execution.
@@ -210,7 +210,7 @@ void Replay::step(const Primitive& p) {
   for (const int unit : p.frees) give(p, unit);
   for (const int unit : p.targets) take(p, unit);
   if (p.kind == PrimitiveKind::kDestroy) {
-    std::vector<bool> asked(dag_.units.size());
+    std::vector<bool> asked(dag_.primitives.size());
     refuse_unless(a_copy_stays(p, p, asked), p, "drops the last complete copy");
   }
 }
@@ -241,29 +241,32 @@ void Replay::take(const Primitive& p, int unit) {
   }
 }
 
-// Of a unit that was there before p or before `known`: true if, whenever p ends, it is there, or
-// what was made of it, or a copy without which it would not have been freed.
-bool Replay::stays(int unit, const Primitive& p, std::vector<bool>& asked) {
-  if (asked[unit]) return false;
-  asked[unit] = true;
+// True if the unit, or what was made of it, is never freed or only after p.
+bool Replay::lasts(int unit, const Primitive& p) const {
   const int freer = freer_[unit];
-  if (freer == p.id) return false;
   if (freer < 0 || ancestors_.contains(freer, p.id)) return true;
   const Primitive& end = dag_.primitives[freer];
-  const auto stay = [&](int other) { return stays(other, p, asked); };
-  return std::ranges::any_of(end.targets, stay) || a_copy_stays(end, p, asked);
+  return freer != p.id && std::ranges::any_of(end.targets, [&](int t) { return lasts(t, p); });
 }
 
-// True if one of the units that are there before `known` stays until p has ended.
+// True if one of the units that are there before `known` lasts until p has ended, or was freed only
+// when another copy was there that does. `asked`: primitives that were looked at already.
 bool Replay::a_copy_stays(const Primitive& known, const Primitive& p, std::vector<bool>& asked) {
-  const auto good = [&](int unit) { return waits(known, maker_[unit]) && stays(unit, p, asked); };
-  // What stayed last time most likely stays this time.
   StageUnits& units = units_of_stage_[p.model_stage];
+  const auto good = [&](int unit) { return waits(known, maker_[unit]) && lasts(unit, p); };
+  // What lasted for another primitive most likely does for this one.
   if (units.survivor >= 0 && good(units.survivor)) return true;
   const auto found = std::ranges::find_if(units.ids, good);
-  if (found == units.ids.end()) return false;
-  units.survivor = *found;
-  return true;
+  if (found != units.ids.end()) {
+    units.survivor = *found;
+    return true;
+  }
+  return std::ranges::any_of(units.ids, [&](int unit) {
+    const int freer = freer_[unit];
+    if (!waits(known, maker_[unit]) || freer < 0 || freer == p.id || asked[freer]) return false;
+    asked[freer] = true;
+    return a_copy_stays(dag_.primitives[freer], p, asked);
+  });
 }
 
 }  // namespace
