@@ -454,10 +454,10 @@ TEST(CompileTransition, PredictsFromBytesLinksAndCalibration) {
   const Seconds ideal =
       c.cluster.in_host.latency + Seconds(double(actor.count()) / c.cluster.in_host.bandwidth);
   EXPECT_DOUBLE_EQ(extend.transfer.count(), ideal.count());
-  EXPECT_EQ(extend.predicted, predicted_duration(extend, Calibration()));
+  EXPECT_EQ(extend.predicted, predicted_duration(extend, Slowness(Calibration())));
   Calibration slow;
   slow.observe(OpClass::kTransfer, Seconds(1), Seconds(10));
-  EXPECT_GT(predicted_duration(extend, slow), extend.predicted);
+  EXPECT_GT(predicted_duration(extend, Slowness(slow)), extend.predicted);
   Seconds last;
   for (const Primitive& p : dag->primitives) last = std::max(last, p.start + p.predicted);
   EXPECT_EQ(dag->makespan, last);

@@ -1,6 +1,7 @@
 #include "nereus/transition/draft.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace nereus {
@@ -14,6 +15,16 @@ constexpr Bytes kStagingBuffer{int64_t{32} << 20};
 int urgency(PrimitiveKind kind) {
   if (kind == PrimitiveKind::kDestroy) return 0;
   return kind == PrimitiveKind::kMerge ? 1 : 2;
+}
+
+// Replicas of one layout that only come or only go are copied or freed, each in one primitive.
+bool may_pass_through(const StagePlan& from, const StagePlan& to) {
+  if (from.layout != to.layout) return true;
+  const auto all_in = [](const StagePlan& few, const StagePlan& many) {
+    const std::set<std::vector<DeviceId>> units(many.units.begin(), many.units.end());
+    return std::ranges::all_of(few.units, [&](const auto& unit) { return units.contains(unit); });
+  };
+  return from.units.size() <= to.units.size() ? !all_in(from, to) : !all_in(to, from);
 }
 
 struct Totals {
@@ -36,9 +47,8 @@ Totals totals(const Draft& draft) {
 
 }  // namespace
 
-Seconds predicted_duration(const Primitive& primitive, const Calibration& calibration) {
-  return primitive.set_up * (1 / calibration.efficiency(OpClass::kSwitch)) +
-         primitive.transfer * (1 / calibration.efficiency(OpClass::kTransfer));
+Seconds predicted_duration(const Primitive& primitive, const Slowness& slowness) {
+  return primitive.set_up * slowness.set_up + primitive.transfer * slowness.transfer;
 }
 
 Drafter::Drafter(const JobSpec& job, const Cluster& cluster)
@@ -59,15 +69,16 @@ Draft Drafter::draft(const Plan& from, const Plan& to,
   for (const auto& [stage, passage] : passages) order.push_back(stage);
   std::ranges::sort(order, {}, [](ModelStage m) { return std::pair(m.stage, m.role); });
   Draft draft;
+  const Slowness slowness(calibration);
   for (const ModelStage stage : order) {
-    add_stage(draft, at(from, stage), at(to, stage), passages.at(stage), calibration);
+    add_stage(draft, at(from, stage), at(to, stage), passages.at(stage), slowness);
   }
   fill_devices(draft.problem, from, reserved);
   return draft;
 }
 
 void Drafter::add_stage(Draft& draft, const StagePlan& from, const StagePlan& to, Passage passage,
-                        const Calibration& calibration) {
+                        const Slowness& slowness) {
   const int host = passage == Passage::kHostStaging ? staging_host(from).value() : 0;
   LocalDag local = compile_local(from, to, passage, draft.units, host);
   StageTables& tables = tables_.at(from.model_stage);
@@ -82,7 +93,7 @@ void Drafter::add_stage(Draft& draft, const StagePlan& from, const StagePlan& to
     p.bytes_resident = cost.resident;
     p.set_up = cluster_.local.latency;
     p.transfer = cost.transfer;
-    tasks.push_back({predicted_duration(p, calibration),
+    tasks.push_back({predicted_duration(p, slowness),
                      urgency(p.kind),
                      uses_of(p, draft.units, cost),
                      std::move(cost.nics),
@@ -95,11 +106,12 @@ void Drafter::add_stage(Draft& draft, const StagePlan& from, const StagePlan& to
 }
 
 bool Drafter::worth_fusing(const StagePlan& from, const StagePlan& to) {
+  if (!may_pass_through(from, to)) return false;
+  const Slowness none{Calibration()};
   Draft chain;
-  add_stage(chain, from, to, Passage::kPrimitives, Calibration());
+  add_stage(chain, from, to, Passage::kPrimitives, none);
   Draft route;
-  add_stage(route, from, to, Passage::kRoute, Calibration());
-  if (chain.primitives.size() <= 1) return false;
+  add_stage(route, from, to, Passage::kRoute, none);
   const Totals apart = totals(chain);
   const Totals fused = totals(route);
   if (fused.moved != apart.moved) return fused.moved < apart.moved;

@@ -19,8 +19,15 @@ struct Draft {
   ScheduleProblem problem;            // a task for each
 };
 
-// set_up and transfer of a primitive as they take in truth, by what was learned.
-Seconds predicted_duration(const Primitive& primitive, const Calibration& calibration);
+// What was learned of how much longer than ideally the two parts of a primitive take.
+struct Slowness {
+  explicit Slowness(const Calibration& calibration)
+      : set_up(1 / calibration.efficiency(OpClass::kSwitch)),
+        transfer(1 / calibration.efficiency(OpClass::kTransfer)) {}
+  double set_up;
+  double transfer;
+};
+Seconds predicted_duration(const Primitive& primitive, const Slowness& slowness);
 
 // Keeps byte tables of a job's model-stages. Not thread-safe.
 class Drafter final {
@@ -44,7 +51,7 @@ class Drafter final {
 
  private:
   void add_stage(Draft& draft, const StagePlan& from, const StagePlan& to, Passage passage,
-                 const Calibration& calibration);
+                 const Slowness& slowness);
   std::vector<DeviceUse> uses_of(const Primitive& primitive, std::span<const Emu> units,
                                  const TransferCost& cost);
   DeviceUse use_of(StageTables& tables, int device, Bytes staging) const;

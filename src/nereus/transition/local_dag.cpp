@@ -25,7 +25,6 @@ Layout common_part(Layout a, Layout b) {
 // The sub-units that a unit is cut into: blocks of neighbouring ranks.
 EmuCollection blocks(const Emu& unit, Layout sub) {
   const Layout whole = unit.layout;
-  if (whole == sub) return {unit};
   EmuCollection parts;
   parts.reserve(static_cast<size_t>(whole.devices() / sub.devices()));
   for (int zero = 0; zero < whole.zero; zero += sub.zero) {
@@ -187,11 +186,16 @@ void LocalCompiler::find_parts() {
     const int unit = old_part_of_[device];
     return unit < 0 ? nullptr : &units_[unit];
   };
+  const auto add_part = [&](Emu unit, int whole) {
+    const int number = static_cast<int>(parts_.size());
+    for (const DeviceId device : unit.devices) part_of_[device] = number;
+    parts_.push_back({std::move(unit), -1, whole});
+  };
   for (const int whole : made_) {
-    for (Emu& unit : cut(units_[whole], old_part)) {
-      const int number = static_cast<int>(parts_.size());
-      for (const DeviceId device : unit.devices) part_of_[device] = number;
-      parts_.push_back({std::move(unit), -1, whole});
+    if (units_[whole].layout == sub_) {
+      add_part(units_[whole], whole);
+    } else {
+      for (Emu& unit : cut(units_[whole], old_part)) add_part(std::move(unit), whole);
     }
   }
 }
@@ -200,7 +204,6 @@ void LocalCompiler::find_parts() {
 // those that are `wanted` and lie wholly on the unit's devices, else neighbouring ranks.
 EmuCollection LocalCompiler::cut(const Emu& unit,
                                  const std::function<const Emu*(DeviceId)>& wanted) const {
-  if (unit.layout == sub_) return {unit};
   EmuCollection pieces;
   std::vector<DeviceId> rest;
   for (const DeviceId device : unit.devices) {
@@ -234,26 +237,27 @@ void LocalCompiler::split() {
     return part < 0 ? nullptr : &parts_[part].unit;
   };
   for (const int unit : given_up_) {
+    if (units_[unit].layout == sub_) {
+      const int part = part_like(units_[unit]);
+      if (part >= 0) parts_[part].id = unit;
+      (part >= 0 ? survivors_ : obsolete_).push_back(unit);
+      continue;
+    }
     EmuCollection pieces = cut(units_[unit], part_at);
     if (std::ranges::none_of(pieces, [&](const Emu& piece) { return part_like(piece) >= 0; })) {
       obsolete_.push_back(unit);
       continue;
     }
-    const bool is_whole = units_[unit].layout == sub_;
     std::vector<int> ids;
     ids.reserve(pieces.size());
     for (Emu& piece : pieces) {
       const int part = part_like(piece);
-      if (is_whole) {
-        ids.push_back(unit);
-      } else {
-        ids.push_back(part >= 0 ? number_of(parts_[part]) : append(std::move(piece)));
-      }
+      ids.push_back(part >= 0 ? number_of(parts_[part]) : append(std::move(piece)));
       if (part >= 0) parts_[part].id = ids.back();
       (part >= 0 ? survivors_ : obsolete_).push_back(ids.back());
     }
     // One piece is a Split too if it differs in how experts are spread.
-    if (!is_whole) add(PrimitiveKind::kSplit, {unit}, ids, {unit});
+    add(PrimitiveKind::kSplit, {unit}, ids, {unit});
   }
 }
 
