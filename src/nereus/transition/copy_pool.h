@@ -1,7 +1,7 @@
 // From which replica the next one is copied.
 #pragma once
 
-#include <map>
+#include <cstddef>
 #include <vector>
 
 #include "nereus/cluster/device.h"
@@ -13,15 +13,18 @@ namespace nereus {
 class CopyPool final {
  public:
   void add(int copy, DeviceId first) {
-    std::vector<int>& there = on_host_[first.host].members;
+    const auto host = static_cast<size_t>(first.host);
+    if (host >= on_host_.size()) on_host_.resize(host + 1);
+    std::vector<int>& there = on_host_[host].members;
     if (there.empty()) hosts_.members.push_back(first.host);
     there.push_back(copy);
   }
   // The source for a copy whose first device is `first`: one on its host, which no NIC has to
   // carry, else one on the next host. Requires that there is one.
   int next(DeviceId first) {
-    const auto near = on_host_.find(first.host);
-    return near != on_host_.end() ? near->second.take() : on_host_.at(hosts_.take()).take();
+    const auto host = static_cast<size_t>(first.host);
+    const bool near = host < on_host_.size() && !on_host_[host].members.empty();
+    return on_host_[near ? host : static_cast<size_t>(hosts_.take())].take();
   }
 
  private:
@@ -39,7 +42,7 @@ class CopyPool final {
     }
   };
   Rounds hosts_;
-  std::map<int, Rounds> on_host_;  // copies
+  std::vector<Rounds> on_host_;  // copies
 };
 
 }  // namespace nereus

@@ -1,7 +1,6 @@
 #include "nereus/transition/draft.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 namespace nereus {
@@ -20,9 +19,17 @@ int urgency(PrimitiveKind kind) {
 // Replicas of one layout that only come or only go are copied or freed, each in one primitive.
 bool may_pass_through(const StagePlan& from, const StagePlan& to) {
   if (from.layout != to.layout) return true;
+  using Unit = std::vector<DeviceId>;
   const auto all_in = [](const StagePlan& few, const StagePlan& many) {
-    const std::set<std::vector<DeviceId>> units(many.units.begin(), many.units.end());
-    return std::ranges::all_of(few.units, [&](const auto& unit) { return units.contains(unit); });
+    // No device is in two units, so the first device finds the unit.
+    const auto first = [](const Unit* unit) { return unit->front(); };
+    std::vector<const Unit*> units;
+    for (const Unit& unit : many.units) units.push_back(&unit);
+    std::ranges::sort(units, {}, first);
+    return std::ranges::all_of(few.units, [&](const Unit& unit) {
+      const auto found = std::ranges::lower_bound(units, unit.front(), {}, first);
+      return found != units.end() && **found == unit;
+    });
   };
   return from.units.size() <= to.units.size() ? !all_in(from, to) : !all_in(to, from);
 }
@@ -156,7 +163,7 @@ void Drafter::fill_devices(ScheduleProblem& problem, const Plan& from,
 std::vector<DeviceUse> Drafter::uses_of(const Primitive& primitive, std::span<const Emu> units,
                                         const TransferCost& cost) {
   std::vector<int>& devices = touched_;
-  devices = cost.senders;
+  devices.assign(cost.senders.begin(), cost.senders.end());
   for (const auto& [ids, holdings] :
        {std::pair(&primitive.targets, &taken_), std::pair(&primitive.frees, &freed_)}) {
     for (const int id : *ids) {

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "nereus/transition/copy_pool.h"
@@ -90,12 +91,12 @@ class LocalCompiler {
       before_.push_back(append(std::move(unit)));
       first_of[units_[before_.back()].devices.front()] = before_.back();
     }
-    for (Emu& unit : units_of(to)) {
-      const int same = first_of[unit.devices.front()];
-      if (same >= 0 && units_[same] == unit) {
+    for (const std::vector<DeviceId>& devices : to.units) {
+      const int same = first_of[devices.front()];
+      if (same >= 0 && from.layout == to.layout && units_[same].devices == devices) {
         kept_.push_back(same);
       } else {
-        made_.push_back(append(std::move(unit)));
+        made_.push_back(append({model_stage_, to.layout, devices}));
       }
     }
     std::vector<bool> is_kept(before_.size());
@@ -111,19 +112,18 @@ class LocalCompiler {
  private:
   // A sub-unit of which a new unit is made.
   struct Part {
-    Emu unit;
-    int id = -1;  // in the table, once it is known whether an old unit has it
+    std::optional<Emu> unit;  // nothing: the new unit itself
+    int id = -1;              // in the table, once it is known whether an old unit has it
     int whole = -1;
   };
+  const Emu& unit_of(const Part& part) const { return part.unit ? *part.unit : units_[part.whole]; }
 
   int append(Emu unit) {
     units_.push_back(std::move(unit));
     return static_cast<int>(units_.size()) - 1;
   }
   // A new unit that is not merged is its own only part.
-  int number_of(const Part& part) {
-    return part.unit.layout == units_[part.whole].layout ? part.whole : append(part.unit);
-  }
+  int number_of(const Part& part) { return part.unit ? append(*part.unit) : part.whole; }
   int add(PrimitiveKind kind, std::vector<int> sources, std::vector<int> targets,
           std::vector<int> frees) {
     Primitive& primitive = dag_.primitives.emplace_back();
@@ -186,16 +186,16 @@ void LocalCompiler::find_parts() {
     const int unit = old_part_of_[device];
     return unit < 0 ? nullptr : &units_[unit];
   };
-  const auto add_part = [&](Emu unit, int whole) {
-    const int number = static_cast<int>(parts_.size());
-    for (const DeviceId device : unit.devices) part_of_[device] = number;
-    parts_.push_back({std::move(unit), -1, whole});
-  };
   for (const int whole : made_) {
     if (units_[whole].layout == sub_) {
-      add_part(units_[whole], whole);
+      parts_.push_back({std::nullopt, -1, whole});
     } else {
-      for (Emu& unit : cut(units_[whole], old_part)) add_part(std::move(unit), whole);
+      for (Emu& unit : cut(units_[whole], old_part)) parts_.push_back({std::move(unit), -1, whole});
+    }
+  }
+  for (size_t part = 0; part < parts_.size(); ++part) {
+    for (const DeviceId device : unit_of(parts_[part]).devices) {
+      part_of_[device] = static_cast<int>(part);
     }
   }
 }
@@ -227,14 +227,14 @@ EmuCollection LocalCompiler::cut(const Emu& unit,
 // The part that a piece of an old unit is, or -1.
 int LocalCompiler::part_like(const Emu& piece) const {
   const int part = part_of_[piece.devices.front()];
-  return part >= 0 && parts_[part].unit == piece ? part : -1;
+  return part >= 0 && unit_of(parts_[part]) == piece ? part : -1;
 }
 
 void LocalCompiler::split() {
   survivors_ = kept_;
   const auto part_at = [&](DeviceId device) {
     const int part = part_of_[device];
-    return part < 0 ? nullptr : &parts_[part].unit;
+    return part < 0 ? nullptr : &unit_of(parts_[part]);
   };
   for (const int unit : given_up_) {
     if (units_[unit].layout == sub_) {
@@ -284,12 +284,14 @@ void LocalCompiler::extend() {
   if (last_copy_ >= 0) copies.add(last_copy_, units_[last_copy_].devices.front());
   for (Part& part : parts_) {
     if (part.id >= 0) continue;
-    part.id = number_of(part);
+    const Emu& unit = unit_of(part);
+    const DeviceId first = unit.devices.front();
     // What takes the devices of the last copy takes over from it.
-    const bool hand_over = last_copy_ >= 0 && share_a_device(part.unit, units_[last_copy_]);
-    const int source = hand_over ? last_copy_ : copies.next(part.unit.devices.front());
+    const bool hand_over = last_copy_ >= 0 && share_a_device(unit, units_[last_copy_]);
+    const int source = hand_over ? last_copy_ : copies.next(first);
+    part.id = number_of(part);
     add(PrimitiveKind::kExtend, {source}, {part.id}, {});
-    copies.add(part.id, part.unit.devices.front());
+    copies.add(part.id, first);
   }
 }
 

@@ -136,15 +136,16 @@ void TransferMeter::use_nic(DeviceId device) {
   if (hosts_[device.host].devices++ == 0) touched_hosts_.push_back(device.host);
 }
 
-TransferCost TransferMeter::summary() const {
+TransferCost TransferMeter::summary() {
   TransferCost cost;
-  cost.senders.reserve(touched_.size());
+  senders_.clear();
   cost.nics.reserve(touched_hosts_.size());
   for (const int number : touched_) {
     const Load& load = loads_[number];
     cost.transfer = std::max(cost.transfer, load.local + std::max(load.out, load.in));
-    if (load.out > Seconds()) cost.senders.push_back(number);
+    if (load.out > Seconds()) senders_.push_back(number);
   }
+  cost.senders = senders_;
   for (const int host : touched_hosts_) {
     const HostLoad& load = hosts_[host];
     const int all = nic_lanes(cluster_, host);

@@ -1,6 +1,7 @@
 // What moving state costs: bytes, links, seconds at the links' full speed.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "nereus/transition/primitive.h"
@@ -29,7 +30,7 @@ struct TransferCost {
   Bytes moved;       // between devices: what targets need less what their devices hold already
   Bytes resident;    // the rest, copied within a device
   Seconds transfer;  // at full speed: the busiest device or NIC decides
-  std::vector<int> senders;  // numbers of the devices that bytes come from, other than targets
+  std::span<const int> senders;  // numbers of devices that bytes come from; until the next one
   std::vector<NicUse> nics;
 };
 
@@ -63,12 +64,13 @@ class TransferMeter final {
   void send(DeviceId from, DeviceId to, Bytes bytes);
   void use_nic(DeviceId device);
   Load& load(DeviceId device);
-  TransferCost summary() const;
+  TransferCost summary();
 
   const Cluster& cluster_;
   const DeviceNumbers& numbers_;
   std::vector<Load> loads_;
   std::vector<int> touched_;
+  std::vector<int> senders_;
   std::vector<HostLoad> hosts_;
   std::vector<int> touched_hosts_;
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <utility>
 
@@ -76,7 +77,7 @@ class Replay {
         wanted_(dag.units.size()),
         maker_(dag.units.size(), -1),
         freer_(dag.units.size(), -1),
-        readers_(dag.units.size()) {}
+        last_reader_(dag.units.size(), kNone) {}
 
   void run() {
     find_ends();
@@ -123,7 +124,14 @@ class Replay {
   std::vector<bool> wanted_;
   std::vector<int> maker_;
   std::vector<int> freer_;
-  std::vector<std::vector<int>> readers_;
+  // Who read a unit and does not free it: a list for each unit, last one first.
+  struct Reader {
+    int primitive = 0;
+    size_t before = 0;  // in readers_
+  };
+  static constexpr size_t kNone = SIZE_MAX;
+  std::vector<size_t> last_reader_;
+  std::vector<Reader> readers_;
   struct StageUnits {
     std::vector<int> ids;
     int survivor = -1;  // the last that was found to stay
@@ -149,19 +157,22 @@ void Replay::find_ends() {
 
 void Replay::collect_ancestors() {
   const auto count = static_cast<int>(dag_.primitives.size());
-  std::vector<std::vector<int>> needs(dag_.primitives.size());
-  for (const Edge& edge : dag_.edges) {
-    if (edge.from < 0 || edge.from >= edge.to || edge.to >= count) {
-      fail("edge " + std::to_string(edge.from) + " → " + std::to_string(edge.to) +
-           " goes back or out of the graph: cyclic");
-    }
-    needs[edge.to].push_back(edge.from);
-  }
+  std::vector<Edge> edges = dag_.edges;
+  std::ranges::sort(edges, {}, &Edge::to);
+  auto edge = edges.begin();
+  Ancestors::Set set;
   for (int id = 0; id < count; ++id) {
     if (dag_.primitives[id].id != id) fail("ids are not 0 … n-1 in order");
-    Ancestors::Set set = ancestors_.of(id);
-    for (const int need : needs[id]) ancestors_.join(set, need);
+    ancestors_.copy(id, set);
+    for (; edge != edges.end() && edge->to <= id; ++edge) {
+      if (edge->from < 0 || edge->from >= edge->to) break;
+      ancestors_.join(set, edge->from);
+    }
     ancestors_.set(id, set);
+  }
+  if (edge != edges.end()) {
+    fail("edge " + std::to_string(edge->from) + " → " + std::to_string(edge->to) +
+         " goes back or out of the graph: cyclic");
   }
 }
 
@@ -205,7 +216,9 @@ void Replay::step(const Primitive& p) {
     refuse_unless(dag_.units[source].model_stage == p.model_stage, p, "mixes model-stages");
     refuse_unless(waits(p, maker_[source]), p, "does not wait for its source to be made");
     const bool frees = std::ranges::count(p.frees, source) > 0;
-    if (!frees) readers_[source].push_back(p.id);
+    if (!frees) {
+      readers_.push_back({p.id, std::exchange(last_reader_[source], readers_.size())});
+    }
   }
   for (const int unit : p.frees) give(p, unit);
   for (const int unit : p.targets) take(p, unit);
@@ -216,8 +229,9 @@ void Replay::step(const Primitive& p) {
 }
 
 void Replay::give(const Primitive& p, int unit) {
-  for (const int reader : readers_[unit]) {
-    refuse_unless(waits(p, reader), p, "does not wait for a reader of what it frees");
+  for (size_t i = last_reader_[unit]; i != kNone; i = readers_[i].before) {
+    refuse_unless(waits(p, readers_[i].primitive), p,
+                  "does not wait for a reader of what it frees");
   }
   live_[unit] = false;
   for (const DeviceId device : dag_.units[unit].devices) {
