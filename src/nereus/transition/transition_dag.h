@@ -56,7 +56,7 @@ void to_json(Json& j, const TransitionDag& dag);
 void from_json(const Json& j, TransitionDag& dag);
 // Graphviz.
 std::string to_dot(const TransitionDag& dag);
-// A table for people: id, kind, model-stage, bytes, predicted seconds, units; then peak memory.
+// A table for people: id, kind, model-stage, bytes, predicted seconds, units.
 std::string to_table(const TransitionDag& dag);
 
 }  // namespace nereus

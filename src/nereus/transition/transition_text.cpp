@@ -62,12 +62,7 @@ std::string to_table(const TransitionDag& dag) {
                     to_string(p.start), to_string(p.predicted),
                     waits.empty() ? "-" : join(waits, " "), units_text(p, dag.units)});
   }
-  std::vector<std::array<std::string, 2>> peaks{{"device", "peak at most"}};
-  for (const auto& [device, bytes] : dag.peak_bytes) {
-    peaks.push_back({to_string(device), to_string(bytes)});
-  }
-  return aligned(rows) + "makespan " + to_string(dag.makespan) + " (predicted)\n\n" +
-         aligned(peaks);
+  return aligned(rows) + "makespan " + to_string(dag.makespan) + " (predicted)\n";
 }
 
 }  // namespace nereus

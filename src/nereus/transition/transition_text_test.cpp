@@ -56,7 +56,6 @@ TEST(TransitionText, PrintsATable) {
   EXPECT_THAT(table, HasSubstr("id  kind    model-stage     moved"));
   EXPECT_THAT(table, HasSubstr("0   extend  actor/training  1.00 KiB"));
   EXPECT_THAT(table, HasSubstr("makespan 500"));
-  EXPECT_THAT(table, HasSubstr("0:1     2.00 KiB"));
 }
 
 }  // namespace
