@@ -7,6 +7,7 @@ namespace {
 
 using testing::cases;
 using testing::random_case;
+using testing::region;
 using testing::tightened;
 using testing::TransitionCase;
 using testing::VirtualDevices;
@@ -50,11 +51,7 @@ bool is_complete(const VirtualDevices& devices, const StateStore& store, ModelSt
           const auto& box = state->box(static_cast<int>(i), component.kind);
           const int chunk = chunk_of(schema.tensors[i], schema.num_layers);
           if (!box || state->chunk(chunk) != ChunkState::kValid) continue;
-          at::Tensor found = missing[i];
-          for (size_t d = 0; d < box->begin.size(); ++d) {
-            found = found.slice(static_cast<int64_t>(d), box->begin[d], box->end[d]);
-          }
-          found.fill_(false);
+          region(missing[i], *box).fill_(false);
         }
       }
     }
@@ -95,11 +92,10 @@ struct Outcome {
 };
 
 // Lets the fault happen, looks at what is left, recovers.
-void strike(const TransitionCase& c, const TransitionDag& dag, DeviceId device, int event,
-            bool dies, Outcome& outcome) {
+void strike(const TransitionCase& c, const TransitionDag& dag, const StageHashes& before,
+            DeviceId device, int event, bool dies, Outcome& outcome) {
   VirtualDevices devices(c.job, c.cluster);
   devices.fill(c.from);
-  const StageHashes before = hash_stages(c.from, devices.store(), devices.workers());
   Fault fault(devices.workers(), device, event, [&] {
     if (dies) throw DeviceLost(device);
     throw Error(ErrorCode::kOutOfMemory, "no memory on " + to_string(device));
@@ -148,14 +144,15 @@ TEST(Recover, LosesNothingOfWhichACopySurvives) {
     ++tried;
     VirtualDevices devices(c.job, c.cluster);
     devices.fill(c.from);
+    const StageHashes before = hash_stages(c.from, devices.store(), devices.workers());
     Fault nothing(devices.workers(), {}, -1, [] {});
     devices.run(*dag, {.on_event = std::ref(nothing)});
     for (const auto& [device, events] : nothing.counts()) {
       for (int event = 0; event < events; ++event) {
         SCOPED_TRACE("seed " + std::to_string(seed) + ", event " + std::to_string(event) + " of " +
                      to_string(device));
-        strike(c, *dag, device, event, /*dies=*/true, deaths);
-        strike(c, *dag, device, event, /*dies=*/false, failures);
+        strike(c, *dag, before, device, event, /*dies=*/true, deaths);
+        if (event % 3 == 0) strike(c, *dag, before, device, event, /*dies=*/false, failures);
         if (HasFatalFailure()) return;
       }
     }
@@ -166,6 +163,34 @@ TEST(Recover, LosesNothingOfWhichACopySurvives) {
   EXPECT_GT(deaths.recovered, 0);
   EXPECT_GT(deaths.lost, 0);
   EXPECT_EQ(failures.lost, 0);
+}
+
+// An allocation that truly exceeds the budget, because somebody else took the memory.
+TEST(Recover, GoesBackWhenAnAllocationFails) {
+  TransitionCase c = random_case(3, 2, 2);
+  for (StagePlan& stage : c.from.stages) stage = {stage.model_stage, {1, 1}, {{{0, 0}}}};
+  for (StagePlan& stage : c.to.stages) stage = {stage.model_stage, {1, 1}, {{{0, 1}}}};
+  c.cluster.device.memory = Bytes(int64_t{1} << 20);
+  const auto dag = compile_transition(c.from, c.to, c.job, c.cluster, Calibration());
+  ASSERT_TRUE(dag) << dag.error();
+  VirtualDevices devices(c.job, c.cluster);
+  devices.fill(c.from);
+  const StageHashes before = hash_stages(c.from, devices.store(), devices.workers());
+  const DeviceMemory memory = devices.workers().at({0, 1}).memory();
+  at::Tensor ballast;
+  const TransitionReport report = devices.run(*dag, {.on_event = [&](const TransitionEvent& event) {
+    if (event.device != DeviceId{0, 1} || ballast.defined()) return;
+    const Bytes free = memory.budget() - memory.current();
+    ballast = at::empty({free.count() - 100}, at::kByte);
+  }});
+  ASSERT_TRUE(report.failure);
+  EXPECT_NE(report.failure->reason.find("device 0:1: out of memory"), std::string::npos);
+  EXPECT_TRUE(report.failure->lost.empty());
+  ballast.reset();
+  const auto recovered = recover(c.from, devices.store(), devices.schemas(), {.expected = before});
+  ASSERT_TRUE(recovered) << recovered.error();
+  EXPECT_TRUE(recovered->verified);
+  EXPECT_EQ(devices.problem_with(c.from), "");
 }
 
 }  // namespace

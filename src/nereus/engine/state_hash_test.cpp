@@ -5,18 +5,12 @@
 
 #include <vector>
 
+#include "nereus/engine/testing.h"
+
 namespace nereus {
 namespace {
 
 const std::vector<int64_t> kShape = {6, 5, 8};
-
-at::Tensor region(const at::Tensor& global, const Box& box) {
-  at::Tensor view = global;
-  for (size_t d = 0; d < box.begin.size(); ++d) {
-    view = view.narrow(static_cast<int64_t>(d), box.begin[d], box.end[d] - box.begin[d]);
-  }
-  return view.contiguous();
-}
 
 uint64_t hash_of(const at::Tensor& tensor) {
   return hash_shard(tensor, whole(tensor.sizes()), tensor.sizes());
@@ -37,8 +31,9 @@ TEST_P(StateHash, PartsOfAnyCutAddUp) {
     uint64_t sum = 0;
     uint64_t sum_by_ops = 0;
     for (const Box& box : cut) {
-      sum += hash_shard(region(tensor, box), box, kShape);
-      sum_by_ops += hash_shard_by_ops(region(tensor, box), box, kShape);
+      const at::Tensor shard = testing::region(tensor, box).contiguous();
+      sum += hash_shard(shard, box, kShape);
+      sum_by_ops += hash_shard_by_ops(shard, box, kShape);
     }
     EXPECT_EQ(sum, hash_of(tensor));
     EXPECT_EQ(sum_by_ops, hash_of(tensor));

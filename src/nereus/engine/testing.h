@@ -70,6 +70,15 @@ inline Cluster tightened(const TransitionCase& c, double slack) {
   return cluster;
 }
 
+// The part of a logical tensor that a box names.
+inline at::Tensor region(const at::Tensor& global, const Box& box) {
+  at::Tensor part = global;
+  for (size_t d = 0; d < box.begin.size(); ++d) {
+    part = part.slice(static_cast<int64_t>(d), box.begin[d], box.end[d]);
+  }
+  return part;
+}
+
 class VirtualDevices {
  public:
   VirtualDevices(const JobSpec& job, const Cluster& cluster)
@@ -82,25 +91,8 @@ class VirtualDevices {
     return [this](ModelStage model_stage) { return schema(model_stage); };
   }
 
-  // Random state under a plan, equal in all replicas.
-  void fill(const Plan& plan) {
-    for (const StagePlan& stage : plan.stages) {
-      const StateSchema layers = schema(stage.model_stage);
-      auto& state = logical_[stage.model_stage];
-      for (const StateComponent& component : layers.components) {
-        for (const TensorSpec& tensor : layers.tensors) {
-          state[component.kind][tensor.name] =
-              at::randn(tensor.shape, at::dtype(scalar_type(component.dtype)));
-        }
-      }
-      for (const Emu& unit : units_of(stage)) {
-        store_.create(unit, layers);
-        for (const auto& [kind, tensors] : state) store_.scatter(unit, kind, tensors);
-        for (const DeviceId device : unit.devices) store_.at(unit, device).updates = 17;
-      }
-    }
-    for (const DeviceId device : workers_.devices()) workers_.at(device).memory().reset_peak();
-  }
+  // State under a plan, equal in all replicas: random, but always the same.
+  void fill(const Plan& plan);
 
   // What is wrong with the state under a plan; "" if there are its units and no others, complete,
   // with the bits of fill(), and not a byte of memory beyond them.
@@ -118,11 +110,43 @@ class VirtualDevices {
   const WorkerPool& workers() const { return workers_; }
 
  private:
+  static void fill(UnitState& rank, const std::map<StateKind, TensorMap>& state);
+
   JobSpec job_;
   WorkerPool workers_;
   StateStore store_;
   std::map<ModelStage, std::map<StateKind, TensorMap>> logical_;
 };
+
+inline void VirtualDevices::fill(const Plan& plan) {
+  at::manual_seed(17);
+  for (const StagePlan& stage : plan.stages) {
+    const StateSchema layers = schema(stage.model_stage);
+    auto& state = logical_[stage.model_stage];
+    for (const StateComponent& component : layers.components) {
+      for (const TensorSpec& tensor : layers.tensors) {
+        state[component.kind][tensor.name] =
+            at::randn(tensor.shape, at::dtype(scalar_type(component.dtype)));
+      }
+    }
+    for (const Emu& unit : units_of(stage)) {
+      store_.create(unit, layers);
+      // On this thread: handing each piece to a worker takes longer than copying it.
+      for (const DeviceId device : unit.devices) fill(store_.at(unit, device), state);
+    }
+  }
+  for (const DeviceId device : workers_.devices()) workers_.at(device).memory().reset_peak();
+}
+
+inline void VirtualDevices::fill(UnitState& rank, const std::map<StateKind, TensorMap>& state) {
+  rank.updates = 17;
+  for (const auto& [kind, tensors] : state) {
+    for (int i = 0; i < static_cast<int>(rank.schema().tensors.size()); ++i) {
+      const std::optional<Box>& box = rank.box(i, kind);
+      if (box) rank.tensor(i, kind).copy_(region(tensors.at(rank.schema().tensors[i].name), *box));
+    }
+  }
+}
 
 inline std::string VirtualDevices::problem_with(const Plan& plan) const {
   EmuCollection expected;
