@@ -64,6 +64,19 @@ TransitionDag finished(Draft draft, const Schedule& schedule, const DeviceNumber
   return dag;
 }
 
+// Ties in stage order, or what others wait for first: the shorter of the two, stage order if equal.
+std::variant<Schedule, Stuck> best_schedule(const ScheduleProblem& problem) {
+  std::variant<Schedule, Stuck> result = schedule(problem);
+  const bool chains =
+      std::ranges::any_of(problem.tasks, [](const Task& task) { return !task.needs.empty(); });
+  if (!chains) return result;
+  std::variant<Schedule, Stuck> other = schedule(longest_tail_first(problem));
+  const auto* one = std::get_if<Schedule>(&result);
+  const auto* two = std::get_if<Schedule>(&other);
+  const bool better = two != nullptr && (one == nullptr || two->makespan < one->makespan);
+  return better ? other : result;
+}
+
 }  // namespace
 
 class TransitionCompiler::Impl {
@@ -75,7 +88,7 @@ class TransitionCompiler::Impl {
     Passages passages = first_passages(from, to, options);
     while (true) {
       Draft draft = drafter_.draft(from, to, passages, calibration, options.reserved);
-      const std::variant<Schedule, Stuck> result = schedule(draft.problem);
+      const std::variant<Schedule, Stuck> result = best_schedule(draft.problem);
       if (const auto* schedule = std::get_if<Schedule>(&result)) {
         TransitionDag dag = finished(std::move(draft), *schedule, drafter_.numbers(),
                                      drafter_.cluster().connecting);

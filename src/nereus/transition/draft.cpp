@@ -114,6 +114,9 @@ void Drafter::add_stage(Draft& draft, const StagePlan& from, const StagePlan& to
 
 bool Drafter::worth_fusing(const StagePlan& from, const StagePlan& to) {
   if (!may_pass_through(from, to)) return false;
+  // Split and Merge both move what one route moves once.
+  const Layout sub = common_part(from.layout, to.layout);
+  if (sub != from.layout && sub != to.layout) return true;
   const Slowness none{Calibration()};
   Draft chain;
   add_stage(chain, from, to, Passage::kPrimitives, none);

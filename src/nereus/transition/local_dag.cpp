@@ -12,8 +12,6 @@
 
 namespace nereus {
 
-namespace {
-
 Layout common_part(Layout a, Layout b) {
   Layout sub;
   sub.tp = std::gcd(a.tp, b.tp);
@@ -22,6 +20,8 @@ Layout common_part(Layout a, Layout b) {
   sub.zero = std::gcd(a.zero, b.zero);
   return sub;
 }
+
+namespace {
 
 // The sub-units that a unit is cut into: blocks of neighbouring ranks.
 EmuCollection blocks(const Emu& unit, Layout sub) {

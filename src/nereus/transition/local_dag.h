@@ -13,6 +13,9 @@ struct LocalDag {
   std::vector<std::pair<int, int>> needs;
 };
 
+// T_sub: the largest layout that units of both layouts can be split into, gcd of the degrees.
+Layout common_part(Layout a, Layout b);
+
 // How a model-stage gets from its units to those of a plan.
 enum class Passage {
   // The paper's order Split → Destroy → Extend → Merge through T_sub, the largest layout that both

@@ -248,6 +248,24 @@ std::variant<Schedule, Stuck> schedule(const ScheduleProblem& problem) {
   return Scheduler(problem).run();
 }
 
+ScheduleProblem longest_tail_first(ScheduleProblem problem) {
+  std::vector<Task>& tasks = problem.tasks;
+  std::vector<Seconds> tails(tasks.size());
+  for (size_t task = tasks.size(); task-- > 0;) {
+    tails[task] += tasks[task].duration;
+    for (const int need : tasks[task].needs) tails[need] = std::max(tails[need], tails[task]);
+  }
+  std::vector<size_t> order(tasks.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t task) {
+    return std::pair(tasks[task].priority > 0, Seconds() - tails[task]);
+  });
+  for (size_t place = 0; place < order.size(); ++place) {
+    tasks[order[place]].priority = static_cast<int>(place);
+  }
+  return problem;
+}
+
 void to_json(Json& j, const ScheduleProblem& problem) {
   Json tasks = Json::array();
   for (const Task& task : problem.tasks) {

@@ -65,6 +65,10 @@ struct Stuck {
 // never close a cycle. Deterministic. Time: O(n log n) for a bounded number of tasks per device.
 std::variant<Schedule, Stuck> schedule(const ScheduleProblem& problem);
 
+// The same problem with other priorities: tasks of priority 0 first, and then by the time that must
+// pass, by needs alone, from the start of a task to the end of all: longest first.
+ScheduleProblem longest_tail_first(ScheduleProblem problem);
+
 void to_json(Json& j, const ScheduleProblem& problem);  // for oracles in tests and benches
 
 }  // namespace nereus

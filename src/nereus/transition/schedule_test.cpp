@@ -144,6 +144,14 @@ TEST(Schedule, SharesANicByLanes) {
   EXPECT_EQ(std::get<Schedule>(schedule(problem)).makespan, Seconds(2));
 }
 
+TEST(Schedule, StartsWhatOthersWaitForFirst) {
+  ScheduleProblem problem = with_devices(2, 10);
+  problem.tasks = {on(0, 5, 0, 0), on(0, 1, 0, 0), on(1, 5, 0, 0)};
+  problem.tasks[2].needs = {1};
+  EXPECT_EQ(std::get<Schedule>(schedule(problem)).makespan, Seconds(11));
+  EXPECT_EQ(std::get<Schedule>(schedule(longest_tail_first(problem))).makespan, Seconds(6));
+}
+
 TEST(Schedule, SaysWhatIsStuckAndWhere) {
   ScheduleProblem problem = with_devices(2, 10);
   problem.used = {Bytes(8), Bytes(9)};
