@@ -1,59 +1,99 @@
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 
 #include "nereus/base/error.h"
-#include "nereus/base/text.h"
 #include "nereus/cli/commands.h"
+#include "nereus/cli/plan_text.h"
 #include "nereus/config/options.h"
-#include "nereus/observe/tables.h"
-#include "nereus/planner/planner.h"
+#include "nereus/data/files.h"
 
 namespace nereus {
 
 namespace {
 
-// The stages of a plan that are not as in the best one.
-std::string differences(const Plan& plan, const Plan& best) {
-  std::vector<std::string> stages;
-  for (size_t i = 0; i < plan.stages.size(); ++i) {
-    if (plan.stages[i] != best.stages.at(i)) stages.push_back(to_string(plan.stages[i]));
+struct PlanArguments {
+  std::string cluster;  // a name or a JSON file; "": as configured
+  int devices = 0;      // in all with --cluster, else per host; 0: as configured
+  int64_t length = 0;   // longest response; 0: as configured
+  bool side_by_side = false;
+  bool json = false;
+  std::string heat_map;
+};
+
+struct Place {
+  Cluster cluster;
+  DevicePool pool;
+};
+
+Cluster described_cluster(const std::string& description, int devices) {
+  if (!description.ends_with(".json")) {
+    const int per_host = named_cluster(description, 1).hosts.front().devices;
+    return named_cluster(description, std::max(1, (devices + per_host - 1) / per_host));
   }
-  return join(stages, "; ");
+  const Json json = parse_json(read_text(description), description);
+  Cluster cluster = json.get<Cluster>();
+  verify(cluster);
+  return cluster;
 }
 
-void print(const PlanChoice& choice, const Cluster& cluster) {
-  const Calibration calibration;
-  std::cout << "Plan\n"
-            << to_string(choice.best.plan) << "\nPredicted step\n"
-            << render_latency(choice.best.latency, calibration) << "\nPredicted memory\n"
-            << render_memory(choice.best.memory, cluster);
-  if (!choice.rejected.empty()) std::cout << "\nRunners-up, where they differ\n";
-  for (const Rejection& rejection : choice.rejected) {
-    std::cout << to_string(rejection.step) << "  " << rejection.why << "\n    "
-              << differences(rejection.plan, choice.best.plan) << "\n";
+// The first `devices` of a described cluster; all of it for 0.
+Place described_place(const PlanArguments& arguments) {
+  Cluster cluster = described_cluster(arguments.cluster, arguments.devices);
+  std::vector<DeviceId> devices = all_devices(cluster).devices();
+  if (arguments.devices > static_cast<int>(devices.size())) {
+    throw Error(ErrorCode::kInvalidInput, "--gpus " + std::to_string(arguments.devices) + ": " +
+                                              arguments.cluster + " has " +
+                                              std::to_string(devices.size()) + " devices");
   }
+  if (arguments.devices > 0) devices.resize(arguments.devices);
+  return {std::move(cluster), DevicePool(std::move(devices))};
 }
 
-// The job of `config` on `devices` per host and with responses of up to `length` tokens (0: as
-// configured).
-int plan(Config config, int devices, int64_t length, bool json) {
-  if (devices > 0) {
-    config.cluster.devices = devices;
+Place configured_place(const Config& config, const LiveOptions& options) {
+  const Cluster cluster = to_cluster(config);
+  return {cluster, config.cluster.hosts > 1 ? all_devices(cluster) : options.supply.at(0)};
+}
+
+void write_text(const std::filesystem::path& file, const std::string& text) {
+  std::ofstream stream(file);
+  stream << text;
+  if (!stream) throw Error(ErrorCode::kIo, "cannot write " + file.string());
+}
+
+int plan(Config config, const PlanArguments& arguments) {
+  if (arguments.cluster.empty() && arguments.devices > 0) {
+    config.cluster.devices = arguments.devices;
     config.supply = {};
   }
-  if (length > 0) config.data.max_response_length = {{{0, length}}};
-  const int hosts = config.cluster.hosts;
-  config.cluster.hosts = 1;
-  const LiveOptions options = to_live_options(config);
-  config.cluster.hosts = hosts;
-  const Cluster cluster = to_cluster(config);
-  const DevicePool pool = hosts > 1 ? all_devices(cluster) : options.supply.at(0);
-  const auto choice = choose_plan(job_spec(options, 0), cluster, pool, Calibration(),
-                                  to_controller_options(config).planner);
-  if (!choice) throw Error(ErrorCode::kInfeasible, "no plan fits: " + choice.error());
-  if (json) {
-    std::cout << to_json(*choice, Calibration()).dump(2) << "\n";
+  if (arguments.length > 0) config.data.max_response_length = {{{0, arguments.length}}};
+  Config one_host = config;
+  one_host.cluster.hosts = 1;
+  const LiveOptions options = to_live_options(one_host);
+  const JobSpec job = job_spec(options, 0);
+  const auto [cluster, pool] =
+      arguments.cluster.empty() ? configured_place(config, options) : described_place(arguments);
+  PlannerOptions planner = to_controller_options(config).planner;
+  planner.side_by_side = arguments.side_by_side;
+
+  const auto report = report_plan(job, cluster, pool, Calibration(), planner);
+  const std::vector<Change> changes = what_would_help(job, cluster, pool, Calibration(), planner);
+  if (!report) {
+    throw Error(ErrorCode::kInfeasible,
+                report.error() + "\nWhat would help\n" + render_changes(changes, std::nullopt));
+  }
+  if (!arguments.heat_map.empty()) {
+    write_text(arguments.heat_map,
+               render_heat_map(report->layouts, "Step by layout of actor training, " +
+                                                    std::to_string(pool.size()) + " devices"));
+  }
+  if (arguments.json) {
+    Json json = to_json(*report, Calibration());
+    json["would_help"] = to_json(changes);
+    std::cout << json.dump(2) << "\n";
   } else {
-    print(*choice, cluster);
+    std::cout << render_report(*report, changes, cluster, Calibration());
   }
   return 0;
 }
@@ -62,18 +102,26 @@ int plan(Config config, int devices, int64_t length, bool json) {
 
 void add_plan(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("plan", "Show the fastest plan that fits, and why");
-  command->footer("Example:  ./nereus plan examples/quickstart.yaml --gpus 2 --length 128");
-  auto arguments = add_config_arguments(*command);
-  auto devices = std::make_shared<int>(0);
-  auto length = std::make_shared<int64_t>(0);
-  auto json = std::make_shared<bool>(false);
-  command->add_option("--gpus", *devices, "Devices per host instead of the configured ones")
+  command->footer(
+      "Examples:  ./nereus plan examples/quickstart.yaml --gpus 2 --length 128\n"
+      "           ./nereus plan my.yaml --cluster h200x8 --gpus 64 --heat-map layouts.svg");
+  auto config = add_config_arguments(*command);
+  auto arguments = std::make_shared<PlanArguments>();
+  command->add_option("--cluster", arguments->cluster,
+                      "h200x8, a100x4, mi250x8 or a JSON file instead of the configured one");
+  command
+      ->add_option("--gpus", arguments->devices,
+                   "Devices per host instead of the configured ones; with --cluster: in all")
       ->check(CLI::PositiveNumber);
-  command->add_option("--length", *length, "Longest response instead of the configured one")
+  command
+      ->add_option("--length", arguments->length, "Longest response instead of the configured one")
       ->check(CLI::PositiveNumber);
-  command->add_flag("--json", *json, "Print JSON");
-  command->callback(
-      [=, &action] { action = [=] { return plan(arguments->load(), *devices, *length, *json); }; });
+  command->add_flag("--side-by-side", arguments->side_by_side,
+                    "For frameworks that run independent model-stages at once: they may have "
+                    "devices of their own");
+  command->add_flag("--json", arguments->json, "Print JSON");
+  command->add_option("--heat-map", arguments->heat_map, "Write an SVG image of step by TP and PP");
+  command->callback([=, &action] { action = [=] { return plan(config->load(), *arguments); }; });
 }
 
 }  // namespace nereus

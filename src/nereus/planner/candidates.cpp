@@ -1,12 +1,20 @@
 #include "nereus/planner/candidates.h"
 
 #include <algorithm>
+#include <set>
 
 #include "nereus/cost/shape.h"
-#include "nereus/planner/placement.h"
 
 namespace nereus {
 namespace {
+
+bool is_power_of_two(int number) { return (number & (number - 1)) == 0; }
+
+// At most three binary digits count: 1 … 8, 10, 12, 14, 16, 20, …
+bool is_round(int number) {
+  while (number > 7 && number % 2 == 0) number /= 2;
+  return number <= 7;
+}
 
 std::vector<int> powers_of_two(int64_t limit) {
   std::vector<int> powers;
@@ -14,112 +22,206 @@ std::vector<int> powers_of_two(int64_t limit) {
   return powers;
 }
 
-std::vector<Layout> layouts(const ModelSpec& spec, const DevicePool& pool) {
+std::vector<Layout> layouts(const ModelSpec& spec, const DeviceLine& line) {
   std::vector<Layout> all;
-  for (int tp : legal_tp(spec, largest_host(pool))) {
-    if ((tp & (tp - 1)) != 0) continue;
+  for (int tp : legal_tp(spec, line.largest_host())) {
+    if (!is_power_of_two(tp)) continue;
     for (int pp : powers_of_two(spec.num_layers)) {
-      if (most_units({tp, pp}, pool) > 0) all.push_back({tp, pp});
+      if (line.most_units({tp, pp}) > 0) all.push_back({tp, pp});
     }
   }
   return all;
 }
 
-// The sequences that the replicas share: more replicas than that would idle.
-int64_t shared_sequences(ModelStage model_stage, const Workload& workload) {
-  return model_stage.stage == Stage::kTraining ? workload.mini_batch : workload.samples;
-}
-
-// The allowed micro-batches that make a difference to a unit with `own` sequences: those below, and
-// the smallest that holds them all.
-std::vector<int> useful_micro_batches(std::vector<int> allowed, int64_t own) {
-  std::ranges::sort(allowed);
-  const auto enough = std::ranges::find_if(allowed, [&](int size) { return size >= own; });
-  if (enough != allowed.end()) allowed.erase(enough + 1, allowed.end());
-  return allowed;
-}
-
-BytesPerDevice by_pool(const std::map<DeviceId, Bytes>& bytes, const DevicePool& pool) {
-  BytesPerDevice all;
-  for (DeviceId device : pool.devices()) {
-    const auto found = bytes.find(device);
-    all.push_back(found == bytes.end() ? Bytes() : found->second);
+// What keeps the predictions of one model-stage together.
+class Predictor {
+ public:
+  Predictor(ModelStage model_stage, const JobSpec& job, const Cluster& cluster,
+            const DeviceLine& line, const Calibration& calibration, const PlannerOptions& options,
+            const Plan* current)
+      : model_stage_(model_stage),
+        job_(job),
+        cluster_(cluster),
+        line_(line),
+        calibration_(calibration),
+        options_(options),
+        current_(current == nullptr ? nullptr : find(*current, model_stage)) {
+    for (size_t i = 0; i < job.workflow.nodes.size(); ++i) {
+      const WorkflowNode& node = job.workflow.nodes[i];
+      const bool host = node.pass == Pass::kReward || node.pass == Pass::kAdvantage;
+      if (host || node.pass == Pass::kSyncWeights || node.runs_on != model_stage) continue;
+      nodes_.push_back(static_cast<int>(i));
+    }
   }
-  return all;
-}
 
-bool no_less_anywhere(const BytesPerDevice& a, const BytesPerDevice& b) {
-  return std::ranges::equal(a, b, std::greater_equal<>());
-}
+  StageCandidates all() const {
+    StageCandidates candidates{model_stage_, nodes_, {}};
+    for (Layout layout : layouts(job_.model(model_stage_.role), line_)) {
+      for (int dp : degrees(layout)) {
+        candidates.placements.push_back(placement(layout, dp, Side::kFront));
+        if (!options_.side_by_side) continue;
+        Placement back = line_.is_regular() ? mirrored(candidates.placements.back())
+                                            : placement(layout, dp, Side::kBack);
+        // What takes the whole line is there already.
+        if (!same_devices(candidates.placements.back(), back)) {
+          candidates.placements.push_back(std::move(back));
+        }
+      }
+    }
+    std::ranges::stable_sort(candidates.placements, {},
+                             [](const Placement& p) { return p.variants.front().time; });
+    return candidates;
+  }
 
-// Fastest first; a slower variant stays only if it needs less memory somewhere.
-void keep_frontier(std::vector<Variant>& variants, const StagePlan* current) {
-  std::ranges::stable_sort(variants, [&](const Variant& a, const Variant& b) {
-    if (a.time != b.time) return a.time < b.time;
-    return current != nullptr && a.stage == *current && b.stage != *current;
-  });
-  std::vector<Variant> frontier;
-  for (Variant& variant : variants) {
-    const bool dominated = std::ranges::any_of(frontier, [&](const Variant& faster) {
-      return no_less_anywhere(variant.transient, faster.transient);
+ private:
+  // The sequences that the replicas share: more replicas than that would idle.
+  int64_t sequences() const {
+    const bool trains = model_stage_.stage == Stage::kTraining;
+    return trains ? job_.workload.mini_batch : job_.workload.samples;
+  }
+
+  // The numbers of units that shorten the fullest unit's share, thinned out where they get dense.
+  // Whether one is there does not depend on the pool: a larger pool has all that a smaller one has.
+  std::set<int> degrees(Layout layout) const {
+    const auto most = static_cast<int>(std::min<int64_t>(line_.most_units(layout), sequences()));
+    std::set<int> degrees;
+    for (int dp = 1; dp <= most; ++dp) {
+      const bool helps = dp == 1 || ceil_div(sequences(), dp) < ceil_div(sequences(), dp - 1);
+      if (sequences() % dp == 0 || (helps && is_round(dp))) degrees.insert(dp);
+    }
+    if (current_ != nullptr && current_->layout == layout && current_->dp() <= most) {
+      degrees.insert(current_->dp());
+    }
+    return degrees;
+  }
+
+  // The micro-batches that make a difference to a unit with `own` sequences: those below, and the
+  // smallest that holds them all. To generation they do not matter.
+  std::vector<int> micro_batches(int64_t own) const {
+    if (model_stage_.stage == Stage::kGeneration) return {1};
+    std::vector<int> sizes = options_.micro_batches;
+    if (sizes.empty()) sizes = powers_of_two(job_.workload.mini_batch);
+    // No micro-batch is larger than the batch.
+    for (int& size : sizes) size = std::min(size, static_cast<int>(job_.workload.samples));
+    std::ranges::sort(sizes);
+    sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+    const auto enough = std::ranges::find_if(sizes, [&](int size) { return size >= own; });
+    if (enough != sizes.end()) sizes.erase(enough + 1, sizes.end());
+    return sizes;
+  }
+
+  Placement placed(Layout layout, int dp, Side side) const {
+    Placement placement{.stage = line_.place(model_stage_, layout, dp, side),
+                        .side = side,
+                        .ranks = line_.ranks(layout, dp, side)};
+    const auto used = [](int rank) { return rank >= 0; };
+    placement.first =
+        static_cast<int>(std::ranges::find_if(placement.ranks, used) - placement.ranks.begin());
+    placement.last = line_.size() - 1;
+    while (!used(placement.ranks[placement.last])) --placement.last;
+    return placement;
+  }
+
+  static bool same_devices(const Placement& a, const Placement& b) {
+    return std::ranges::equal(a.ranks, b.ranks, [](int x, int y) { return (x < 0) == (y < 0); });
+  }
+
+  // Hosts that are alike: the same times and bytes at the other end of the line.
+  Placement mirrored(const Placement& front) const {
+    Placement back = placed(front.stage.layout, front.stage.dp(), Side::kBack);
+    back.resident = front.resident;
+    back.most_resident = front.most_resident;
+    back.variants = front.variants;
+    return back;
+  }
+
+  Placement placement(Layout layout, int dp, Side side) const {
+    Placement placement = placed(layout, dp, side);
+    Plan alone{{placement.stage}};
+    StagePlan& stage = alone.stages.front();
+    for (int size : micro_batches(ceil_div(job_.workload.samples, dp))) {
+      for (bool recompute : {false, true}) {
+        const bool may = options_.allow_recompute && model_stage_.stage == Stage::kTraining;
+        if (recompute && !may) continue;
+        stage.micro_batch = size;
+        stage.recompute = recompute;
+        placement.variants.push_back(variant(alone));
+      }
+    }
+    keep_frontier(placement.variants);
+    placement.resident = by_rank(memory(stage).resident, stage);
+    placement.most_resident = std::ranges::max(placement.resident);
+    return placement;
+  }
+
+  Variant variant(const Plan& alone) const {
+    const StagePlan& stage = alone.stages.front();
+    Variant variant{.micro_batch = stage.micro_batch, .recompute = stage.recompute};
+    variant.is_current = current_ != nullptr && current_->layout == stage.layout &&
+                         current_->dp() == stage.dp() && current_->recompute == stage.recompute &&
+                         current_->micro_batch == stage.micro_batch;
+    for (int node : nodes_) {
+      const Work work = ideal_node_work(job_.workflow.nodes[node], alone, job_, cluster_);
+      variant.passes.push_back(predicted_time(work, calibration_));
+      variant.time += variant.passes.back();
+    }
+    const MemoryPrediction bytes = memory(stage);
+    variant.transient = by_rank(bytes.peak, stage);
+    const std::vector<Bytes> resident = by_rank(bytes.resident, stage);
+    for (size_t i = 0; i < resident.size(); ++i) variant.transient[i] -= resident[i];
+    variant.most_transient = std::ranges::max(variant.transient);
+    return variant;
+  }
+
+  // Of the first unit with its share of the batch: the units are alike.
+  MemoryPrediction memory(StagePlan stage) const {
+    JobSpec share = job_;
+    share.workload.samples = ceil_div(job_.workload.samples, stage.dp());
+    share.workload.mini_batch = ceil_div(job_.workload.mini_batch, stage.dp());
+    stage.units.resize(1);
+    return predict_memory({{stage}}, share, calibration_);
+  }
+
+  static std::vector<Bytes> by_rank(const std::map<DeviceId, Bytes>& bytes,
+                                    const StagePlan& stage) {
+    std::vector<Bytes> ranks;
+    for (DeviceId device : stage.units.front()) ranks.push_back(bytes.at(device));
+    return ranks;
+  }
+
+  // Fastest first, and of equally fast ones that of the current plan; a slower one stays only if it
+  // needs less memory somewhere.
+  static void keep_frontier(std::vector<Variant>& variants) {
+    std::ranges::stable_sort(variants, [&](const Variant& a, const Variant& b) {
+      return a.time != b.time ? a.time < b.time : a.is_current && !b.is_current;
     });
-    if (!dominated) frontier.push_back(std::move(variant));
+    std::vector<Variant> frontier;
+    for (Variant& variant : variants) {
+      const bool dominated = std::ranges::any_of(frontier, [&](const Variant& faster) {
+        return std::ranges::equal(faster.transient, variant.transient, std::less_equal<>()) &&
+               std::ranges::equal(faster.passes, variant.passes, std::less_equal<>());
+      });
+      if (!dominated) frontier.push_back(std::move(variant));
+    }
+    variants = std::move(frontier);
   }
-  variants = std::move(frontier);
-}
+
+  ModelStage model_stage_;
+  const JobSpec& job_;
+  const Cluster& cluster_;
+  const DeviceLine& line_;
+  const Calibration& calibration_;
+  const PlannerOptions& options_;
+  const StagePlan* current_;
+  std::vector<int> nodes_;
+};
 
 }  // namespace
 
-std::vector<Placement> placements(ModelStage model_stage, const JobSpec& job,
-                                  const Cluster& cluster, const DevicePool& pool,
-                                  const Calibration& calibration, const PlannerOptions& options,
-                                  const Plan* current) {
-  const StagePlan* current_stage = current == nullptr ? nullptr : find(*current, model_stage);
-  const int64_t sequences = shared_sequences(model_stage, job.workload);
-  const std::vector<int> allowed = options.micro_batches.empty()
-                                       ? powers_of_two(job.workload.mini_batch)
-                                       : options.micro_batches;
-
-  const auto variant = [&](const StagePlan& stage) {
-    const Plan alone{{stage}};
-    Variant result{.stage = stage};
-    for (const WorkflowNode& node : job.workflow.nodes) {
-      const bool host = node.pass == Pass::kReward || node.pass == Pass::kAdvantage;
-      if (host || node.pass == Pass::kSyncWeights || node.runs_on != model_stage) continue;
-      result.time += predicted_time(ideal_node_times(node, alone, job, cluster), calibration);
-    }
-    const MemoryPrediction memory = predict_memory(alone, job, calibration);
-    result.transient = by_pool(memory.peak, pool);
-    const BytesPerDevice resident = by_pool(memory.resident, pool);
-    for (size_t i = 0; i < resident.size(); ++i) result.transient[i] -= resident[i];
-    return result;
-  };
-
-  std::vector<Placement> all;
-  for (Layout layout : layouts(job.model(model_stage.role), pool)) {
-    const auto most = std::min<int64_t>(most_units(layout, pool), sequences);
-    for (int dp = 1; dp <= most; ++dp) {
-      Placement placement{.layout = layout};
-      // Micro-batches do not matter to generation.
-      const bool generates = model_stage.stage == Stage::kGeneration;
-      const std::vector<int> sizes =
-          generates ? std::vector{1} : useful_micro_batches(allowed, ceil_div(sequences, dp));
-      for (int size : sizes) {
-        StagePlan stage = place(model_stage, layout, dp, size, false, pool);
-        placement.variants.push_back(variant(stage));
-        if (!options.allow_recompute || model_stage.stage != Stage::kTraining) continue;
-        stage.recompute = true;
-        placement.variants.push_back(variant(stage));
-      }
-      const Plan alone{{placement.variants.front().stage}};
-      placement.resident = by_pool(predict_memory(alone, job, calibration).resident, pool);
-      keep_frontier(placement.variants, current_stage);
-      all.push_back(std::move(placement));
-    }
-  }
-  std::ranges::stable_sort(
-      all, {}, [](const Placement& placement) { return placement.variants.front().time; });
-  return all;
+StageCandidates stage_candidates(ModelStage model_stage, const JobSpec& job, const Cluster& cluster,
+                                 const DeviceLine& line, const Calibration& calibration,
+                                 const PlannerOptions& options, const Plan* current) {
+  return Predictor(model_stage, job, cluster, line, calibration, options, current).all();
 }
 
 }  // namespace nereus

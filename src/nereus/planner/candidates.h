@@ -1,34 +1,47 @@
-// What the search chooses from: for each model-stage, where it may run and how.
+// What the search chooses from: for each model-stage, where it may run and how, with its times and
+// bytes. Everything is predicted once and on its own; only weight synchronisation needs two.
 #pragma once
 
 #include <vector>
 
+#include "nereus/planner/placement.h"
 #include "nereus/planner/planner.h"
 
 namespace nereus {
 
-// Bytes by position in the pool.
-using BytesPerDevice = std::vector<Bytes>;
-
-// One way to run the passes of a placed model-stage: a micro-batch and recomputation or not.
+// One way to run the passes of a placed model-stage: a micro-batch, and recomputation or not.
 struct Variant {
-  StagePlan stage;
-  Seconds time;              // of all passes on this model-stage, weight synchronisation excepted
-  BytesPerDevice transient;  // calibrated
+  int micro_batch = 1;
+  bool recompute = false;
+  bool is_current = false;       // so it is in the plan in force, devices aside
+  std::vector<Seconds> passes;   // in the order of StageCandidates::nodes
+  Seconds time;                  // their sum
+  std::vector<Bytes> transient;  // by rank, calibrated
+  Bytes most_transient;
 };
 
 // A model-stage on its devices: its state does not depend on the variant.
 struct Placement {
-  Layout layout;
-  BytesPerDevice resident;
+  StagePlan stage;  // of no particular variant
+  Side side = Side::kFront;
+  int first = 0, last = 0;      // positions on the line
+  std::vector<int16_t> ranks;   // by position on the line; -1: not in use
+  std::vector<Bytes> resident;  // by rank
+  Bytes most_resident;
   std::vector<Variant> variants;  // fastest first, none needing more memory than a faster one
 };
 
-// All placements of a model-stage, by the time of their fastest variant. Equally fast variants: the
-// one in `current` (may be null) first, then the smaller micro-batch.
-std::vector<Placement> placements(ModelStage model_stage, const JobSpec& job,
-                                  const Cluster& cluster, const DevicePool& pool,
-                                  const Calibration& calibration, const PlannerOptions& options,
-                                  const Plan* current);
+struct StageCandidates {
+  ModelStage model_stage;
+  std::vector<int> nodes;             // of the workflow: the passes on this model-stage
+  std::vector<Placement> placements;  // by the time of their fastest variant
+};
+
+// Power-of-two tp within a host, power-of-two pp; the numbers of units that divide the batch, or
+// that have at most three binary digits and shorten the share of the fullest unit; of the allowed
+// micro-batches those that make a difference. `current` may be null; its degree is a candidate too.
+StageCandidates stage_candidates(ModelStage model_stage, const JobSpec& job, const Cluster& cluster,
+                                 const DeviceLine& line, const Calibration& calibration,
+                                 const PlannerOptions& options, const Plan* current);
 
 }  // namespace nereus

@@ -1,6 +1,7 @@
 #include "nereus/planner/planner.h"
 
-#include <limits>
+#include <algorithm>
+#include <iterator>
 
 #include "nereus/base/text.h"
 #include "nereus/planner/search.h"
@@ -8,27 +9,30 @@
 namespace nereus {
 namespace {
 
-// The next larger capacity to try when looking for what is closest to fitting.
-constexpr double kCapacityStep = 1.05;
+// How closely the capacity is found that would do.
+constexpr double kPrecision = 1.02;
 
-std::string slower_by(Seconds time, Seconds best) {
-  return "slower by " + format_number(100 * (time / best - 1), "%.1f") + " %";
-}
-
-// The fastest plan for the smallest capacity (in steps) that suffices, and why it does not fit.
-std::string closest_to_fitting(Search& search, const JobSpec& job, const Cluster& cluster,
-                               const Calibration& calibration, double headroom) {
-  Bytes usable = cluster.device.memory * (1 - headroom);
-  std::vector<Found> found;
-  const Bytes largest(std::numeric_limits<int64_t>::max() / 4);
-  while (found.empty() && usable < largest) {
-    usable = usable * kCapacityStep + Bytes(1);
-    found = search.run(usable);
+// The fastest plan for about the smallest capacity that suffices, and why it does not fit.
+std::string closest_to_fitting(Problem& problem, const PlannerOptions& options) {
+  const auto found = [&](Bytes usable) { return search(problem, search_options(options, usable)); };
+  Bytes too_little = std::max(Bytes(1), usable_memory(problem.cluster().device, options.headroom));
+  Bytes enough = too_little * 2;
+  std::vector<Found> closest;
+  while ((closest = found(enough)).empty()) {
+    if (enough > kUnlimited) return "no layout suits the models and the devices";
+    too_little = enough;
+    enough = enough * 2;
   }
-  if (found.empty()) return "no layout suits the models and the devices";
-  const MemoryPrediction memory = predict_memory(found.front().plan, job, calibration);
-  return "closest is\n" + to_string(found.front().plan) +
-         join(memory_violations(memory, cluster, headroom), "\n");
+  while (enough > too_little * kPrecision) {
+    const Bytes middle = (too_little + enough) * 0.5;
+    std::vector<Found> plans = found(middle);
+    (plans.empty() ? too_little : enough) = middle;
+    if (!plans.empty()) closest = std::move(plans);
+  }
+  const Plan plan = problem.plan(closest.front());
+  const std::vector<std::string> violations =
+      memory_violations(problem.memory(plan), problem.cluster(), options.headroom);
+  return "closest is\n" + to_string(plan) + join(violations, "\n");
 }
 
 }  // namespace
@@ -37,32 +41,21 @@ Expected<PlanChoice> choose_plan(const JobSpec& job, const Cluster& cluster, con
                                  const Calibration& calibration, const PlannerOptions& options,
                                  const Plan* current) {
   if (pool.empty()) return tl::unexpected(std::string("no device is available"));
-  Search search(job, cluster, pool, calibration, options, current);
-  const std::vector<Found> fitting = search.run(cluster.device.memory * (1 - options.headroom));
-  if (fitting.empty()) {
-    return tl::unexpected("no plan fits " + std::to_string(pool.size()) + " devices of " +
-                          to_string(cluster.device.memory) + ": " +
-                          closest_to_fitting(search, job, cluster, calibration, options.headroom));
-  }
+  Problem problem(job, cluster, pool, calibration, options, current);
+  return choose_plan(problem, options);
+}
 
-  PlanChoice choice;
-  const auto candidate = [&](const Plan& plan) {
-    verify(plan, pool, job);
-    return Candidate{plan, predict_step(plan, job, cluster, calibration),
-                     predict_memory(plan, job, calibration)};
-  };
-  choice.best = candidate(fitting.front().plan);
-  for (const Found& unlimited : search.run(Bytes(std::numeric_limits<int64_t>::max()))) {
-    const std::vector<std::string> violations = memory_violations(
-        predict_memory(unlimited.plan, job, calibration), cluster, options.headroom);
-    if (violations.empty()) break;  // from here on, fitting plans are among the fastest
-    choice.rejected.push_back(
-        {unlimited.plan, unlimited.total, "does not fit: " + violations.front()});
+Expected<PlanChoice> choose_plan(Problem& problem, const PlannerOptions& options) {
+  const Bytes usable = usable_memory(problem.cluster().device, options.headroom);
+  const std::vector<Found> fitting = search(problem, search_options(options, usable));
+  if (fitting.empty()) {
+    return tl::unexpected("no plan fits " + std::to_string(problem.devices()) + " devices of " +
+                          to_string(problem.cluster().device.memory) + ": " +
+                          closest_to_fitting(problem, options));
   }
-  for (size_t i = 1; i < fitting.size(); ++i) {
-    const auto& [plan, total] = fitting[i];
-    choice.alternatives.push_back(candidate(plan));
-    choice.rejected.push_back({plan, total, slower_by(total, choice.best.latency.total)});
+  PlanChoice choice{.best = problem.candidate(fitting.front()), .alternatives = {}};
+  for (auto other = fitting.begin() + 1; other != fitting.end(); ++other) {
+    choice.alternatives.push_back(problem.candidate(*other));
   }
   return choice;
 }

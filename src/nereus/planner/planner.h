@@ -14,32 +14,28 @@ struct PlannerOptions {
   double headroom = 0.1;           // share of device memory kept free
   std::vector<int> micro_batches;  // allowed values; empty: powers of two up to the mini-batch
   bool allow_recompute = true;     // may trade time for activation memory
-  int keep = 8;                    // runners-up to report
-  double tolerance = 0.2;          // runners-up are at most this much slower than the best
+  // May place model-stages side by side on different devices: pays where the runtime runs
+  // independent passes at once. Else all begin with the same device.
+  bool side_by_side = false;
+  int keep = 8;            // runners-up to report
+  double tolerance = 0.2;  // runners-up are at most this much slower than the best
 };
 
 struct Candidate {
   Plan plan;
   StepLatency latency;
-  MemoryPrediction memory;
-};
-
-struct Rejection {
-  Plan plan;
-  Seconds step;
-  std::string why;  // "does not fit: device 0:1 needs …" or "slower by 12 %"
 };
 
 struct PlanChoice {
   Candidate best;
   std::vector<Candidate> alternatives;  // feasible, slower than best, by predicted time
-  std::vector<Rejection> rejected;      // the fastest that do not fit, and slower ones
 };
 
-// Exhaustive over power-of-two tp × pp (tp within a host), dp, micro-batch and recompute for each
-// model-stage, colocated on `pool`; deterministic. Among equally fast plans prefers fewer changes
-// from `current` (may be null), then the smaller tp·pp. Non-power-of-two pools use as many devices
-// as a layout allows. Errors say what is closest to fitting and by how much it fails.
+// Exact over power-of-two tp × pp (tp within a host), dp, micro-batch and recompute for each
+// model-stage on contiguous devices of `pool`; deterministic. Among equally fast plans prefers
+// fewer changes from `current` (may be null), then the smaller tp·pp. Pools of any size: as many
+// devices are used as a layout allows and the batch can feed. Errors say what is closest to fitting
+// and by how much it fails.
 Expected<PlanChoice> choose_plan(const JobSpec& job, const Cluster& cluster, const DevicePool& pool,
                                  const Calibration& calibration, const PlannerOptions& options,
                                  const Plan* current = nullptr);
@@ -47,8 +43,5 @@ Expected<PlanChoice> choose_plan(const JobSpec& job, const Cluster& cluster, con
 // One stage's plan with dp units of contiguous devices of the pool.
 StagePlan place(ModelStage model_stage, Layout layout, int dp, int micro_batch, bool recompute,
                 const DevicePool& pool);
-
-// {"plan", "step_s", "stages_s", "memory", "runners_up"}: the JSON of `nereus plan --json`.
-Json to_json(const PlanChoice& choice, const Calibration& calibration);
 
 }  // namespace nereus

@@ -8,6 +8,7 @@
 
 #include "nereus/cost/test_job.h"
 #include "nereus/planner/placement.h"
+#include "nereus/planner/report.h"
 
 namespace nereus {
 namespace {
@@ -91,7 +92,7 @@ void expect_optimal(JobSpec job, int devices, const std::vector<int>& micro_batc
       continue;
     }
     EXPECT_NEAR(choice->best.latency.total.count(), fastest.count(), 2e-9) << i;
-    EXPECT_TRUE(memory_violations(choice->best.memory, cluster, 0).empty()) << i;
+    EXPECT_TRUE(memory_violations(predict_memory(choice->best.plan, job, {}), cluster, 0).empty());
   }
   EXPECT_EQ(infeasible, 1);
 }
@@ -116,7 +117,8 @@ TEST(Planner, AlternativesFitAndAreSortedWithinTheTolerance) {
   Seconds last = choice->best.latency.total;
   for (const Candidate& candidate : choice->alternatives) {
     EXPECT_GE(candidate.latency.total.count(), last.count() - 1e-9);
-    EXPECT_TRUE(memory_violations(candidate.memory, cluster, options.headroom).empty());
+    const MemoryPrediction memory = predict_memory(candidate.plan, job, {});
+    EXPECT_TRUE(memory_violations(memory, cluster, options.headroom).empty());
     last = candidate.latency.total;
   }
   EXPECT_LE(last / choice->best.latency.total, 1.5);
@@ -140,9 +142,13 @@ TEST(Planner, TheFastestThatDoNotFitAreReported) {
   const Cluster cluster = cpu_cluster(4, Bytes(16 << 20), 2);
   const auto choice = choose_plan(job, cluster, all_devices(cluster), {}, {});
   ASSERT_TRUE(choice) << choice.error();
-  ASSERT_FALSE(choice->rejected.empty());
-  EXPECT_THAT(choice->rejected.front().why, HasSubstr("does not fit: device 0:0 needs"));
-  EXPECT_LT(choice->rejected.front().step, choice->best.latency.total);
+  const auto report = report_plan(job, cluster, all_devices(cluster), {}, {});
+  ASSERT_TRUE(report) << report.error();
+  EXPECT_EQ(report->best.plan, choice->best.plan);
+  const std::vector<Rejection>& rejected = report->runners_up;
+  ASSERT_FALSE(rejected.empty());
+  EXPECT_THAT(rejected.front().why, HasSubstr("does not fit: device 0:0 needs"));
+  EXPECT_LT(rejected.front().step, choice->best.latency.total);
 }
 
 TEST(Planner, InfeasibleNamesTheClosestPlanAndWhatItLacks) {
@@ -204,19 +210,45 @@ TEST(Planner, SixteenDevicesGiveAPlanThatVerifies) {
   EXPECT_EQ(devices_of(choice->best.plan).size(), 16);
 }
 
-TEST(Planner, JsonHasTheDocumentedKeys) {
+TEST(PlanReport, JsonHasTheDocumentedKeys) {
   const JobSpec job = stories_job();
   const Cluster cluster = cpu_cluster(4, Bytes(64 << 20), 2);
-  const auto choice = choose_plan(job, cluster, all_devices(cluster), {}, {});
-  ASSERT_TRUE(choice) << choice.error();
-  const Json j = to_json(*choice, {});
-  EXPECT_EQ(j.at("plan").get<Plan>(), choice->best.plan);
+  const auto report = report_plan(job, cluster, all_devices(cluster), {}, {});
+  ASSERT_TRUE(report) << report.error();
+  const Json j = to_json(*report, {});
+  EXPECT_EQ(j.at("plan").get<Plan>(), report->best.plan);
   const double step = j.at("step_s");
   EXPECT_LT(j.at("step_s_low").get<double>(), step);
   EXPECT_GT(j.at("step_s_high").get<double>(), step);
   EXPECT_EQ(j.at("stages_s").size(), job.workflow.nodes.size());
   EXPECT_TRUE(j.at("memory").at(0).contains("component"));
   EXPECT_TRUE(j.at("runners_up").at(0).contains("why"));
+  EXPECT_EQ(j.at("idle").size(), 2);  // two cores: two devices are enough
+  // The best of all layouts is the best plan's.
+  double least = std::numeric_limits<double>::infinity();
+  for (const Json& layout : j.at("layouts")) {
+    if (!layout.at("step_s").is_null()) least = std::min(least, layout.at("step_s").get<double>());
+  }
+  EXPECT_NEAR(least, step, 2e-9);
+}
+
+TEST(PlanReport, SaysWhatWouldHelp) {
+  const JobSpec job = stories_job(128);
+  const Cluster cluster = cpu_cluster(2, Bytes(2 << 20), 2);
+  const auto changes = what_would_help(job, cluster, all_devices(cluster), {}, {});
+  ASSERT_EQ(changes.size(), 3);
+  EXPECT_THAT(to_json(changes).dump(), HasSubstr("twice the devices (4)"));
+  for (size_t i = 1; i < changes.size(); ++i) {
+    EXPECT_TRUE(changes[i - 1].step || !changes[i].step);  // what does not help comes last
+  }
+  const Cluster ample = cpu_cluster(2, Bytes(1 << 30), 2);
+  const auto best = choose_plan(job, ample, all_devices(ample), {}, {});
+  const auto faster = what_would_help(job, ample, all_devices(ample), {}, {});
+  for (const Change& change : faster) {
+    ASSERT_TRUE(change.step);
+    EXPECT_LE(change.step->count(), best->best.latency.total.count() + 2e-9);
+  }
+  EXPECT_LT(*faster.front().step, best->best.latency.total);
 }
 
 }  // namespace

@@ -1,158 +1,476 @@
 #include "nereus/planner/search.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 
 namespace nereus {
 namespace {
 
-constexpr ModelStage kTraining = {Role::kActor, Stage::kTraining};
-constexpr ModelStage kGeneration = {Role::kActor, Stage::kGeneration};
-constexpr size_t kGenerationDepth = 1;
+constexpr size_t kTraining = 0;
+constexpr size_t kGeneration = 1;
+constexpr Seconds kNever(std::numeric_limits<double>::infinity());
+
+// By stage: the times of its passes.
+using Passes = std::array<const std::vector<Seconds>*, Timeline::kMostStages>;
 
 // Times that differ by less are equal: the order of additions must not choose a plan.
 int64_t nanoseconds(Seconds time) { return std::llround(time.count() * 1e9); }
 
-void add_to(BytesPerDevice& sum, const BytesPerDevice& bytes) {
-  for (size_t i = 0; i < sum.size(); ++i) sum[i] += bytes[i];
-}
+// The best plans so far.
+class Ranking {
+ public:
+  explicit Ranking(const SearchOptions& options) : options_(options) {}
 
-int64_t changes(const Plan& plan, const Plan* current) {
-  if (current == nullptr) return 0;
-  return std::ranges::count_if(plan.stages, [&](const StagePlan& stage) {
-    const StagePlan* now = find(*current, stage.model_stage);
-    return now == nullptr || *now != stage;
-  });
-}
+  // A plan that is certainly slower is of no use.
+  bool useless(Seconds at_least) const { return at_least > limit_; }
 
-int64_t devices_per_unit(const Plan& plan) {
-  int64_t sum = 0;
-  for (const StagePlan& stage : plan.stages) sum += stage.layout.devices();
-  return sum;
-}
-
-}  // namespace
-
-Search::Search(const JobSpec& job, const Cluster& cluster, const DevicePool& pool,
-               const Calibration& calibration, const PlannerOptions& options, const Plan* current)
-    : job_(job),
-      cluster_(cluster),
-      pool_(pool),
-      calibration_(calibration),
-      options_(options),
-      current_(current),
-      order_{kTraining, kGeneration} {
-  for (ModelStage model_stage : model_stages(job.workflow)) {
-    if (model_stage != kTraining && model_stage != kGeneration) order_.push_back(model_stage);
+  void add(const Problem& problem, Found found) {
+    std::array<int64_t, 3> key = {nanoseconds(found.total), 0, 0};
+    for (size_t stage = 0; stage < found.placements.size(); ++stage) {
+      const Placement& placement = problem.placement(stage, found.placements[stage]);
+      key[1] += placement.variants[found.variants[stage]].is_current ? 0 : 1;
+      key[2] += placement.stage.layout.devices();
+    }
+    Ranked ranked{key, std::move(found)};
+    ranked_.insert(std::ranges::upper_bound(ranked_, ranked, before), std::move(ranked));
+    const auto tolerated =
+        static_cast<int64_t>(double(ranked_.front().key[0]) * (1 + options_.tolerance));
+    while (full() > 0 || ranked_.back().key[0] > tolerated) ranked_.pop_back();
+    const bool last_counts = full() == 0;
+    // Half a nanosecond for rounding.
+    limit_ = Seconds((double(last_counts ? ranked_.back().key[0] : tolerated) + 0.5) * 1e-9);
   }
-  for (ModelStage model_stage : order_) {
-    placements_.push_back(
-        placements(model_stage, job, cluster, pool, calibration, options, current));
+
+  std::vector<Found> take() {
+    std::vector<Found> found;
+    for (Ranked& ranked : ranked_) found.push_back(std::move(ranked.found));
+    return found;
   }
-  rest_.resize(order_.size() + 1);
-  for (size_t depth = order_.size(); depth-- > 0;) {
-    if (placements_[depth].empty()) continue;
-    rest_[depth] = rest_[depth + 1] + placements_[depth].front().variants.front().time;
+
+ private:
+  struct Ranked {
+    // Nanoseconds, stages that differ from the current plan, devices per unit.
+    std::array<int64_t, 3> key;
+    Found found;
+  };
+  static bool before(const Ranked& a, const Ranked& b) {
+    return a.key != b.key ? a.key < b.key : a.found.placements < b.found.placements;
   }
+  // By how many the list is too long; negative: there is room.
+  int full() const { return static_cast<int>(ranked_.size()) - (options_.keep + 1); }
+
+  const SearchOptions& options_;
+  std::vector<Ranked> ranked_;
+  Seconds limit_ = kNever;
+};
+
+// A placement that may be part of a plan that fits.
+struct Option {
+  int placement = 0;
+  int first_variant = 0;       // faster ones never fit
+  Seconds time;                // of the first variant
+  int end_rank = -1;           // of the device at the placement's end of the line; -1: not in use
+  Bytes at_end;                // resident there
+  int devices = 0;             // from the end of the line to the last in use
+  std::vector<Seconds> least;  // by pass: the fastest of all variants that may fit
+};
+
+int end_rank(const Placement& placement) {
+  return placement.side == Side::kFront ? placement.ranks.front() : placement.ranks.back();
 }
 
-std::vector<Found> Search::run(Bytes usable) {
-  usable_ = usable;
-  best_.clear();
-  descend({.chosen = {}, .resident = BytesPerDevice(pool_.devices().size()), .time = {}});
-  std::vector<Found> found;
-  for (Leaf& leaf : best_) found.push_back(std::move(leaf.found));
+// The fastest variant from the option's first whose transient bytes fit at the end of the line, or
+// -1.
+int fastest(const Placement& placement, const Option& option, Bytes slack) {
+  for (size_t i = option.first_variant; i < placement.variants.size(); ++i) {
+    const Variant& variant = placement.variants[i];
+    if (option.end_rank < 0 || variant.transient[option.end_rank] <= slack) {
+      return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
+void lower(std::vector<Seconds>& least, const std::vector<Seconds>& passes) {
+  least.resize(passes.size(), kNever);
+  for (size_t i = 0; i < passes.size(); ++i) least[i] = std::min(least[i], passes[i]);
+}
+
+// The options of a stage on one side of the line, by time.
+struct SideOptions {
+  std::vector<Option> options;
+  bool anchored = true;  // every option is on the device at its end of the line
+  // By devices: the least passes of the options that take no more.
+  std::vector<std::pair<int, std::vector<Seconds>>> least;
+
+  // Of options that take at most so many devices; nullptr: there are none.
+  const std::vector<Seconds>* least_within(int devices) const {
+    const auto beyond =
+        std::ranges::upper_bound(least, devices, {}, [](const auto& entry) { return entry.first; });
+    return beyond == least.begin() ? nullptr : &std::prev(beyond)->second;
+  }
+};
+
+// Weights that generation shares with training cost nothing.
+Bytes resident_at_end(size_t stage, const Placement& placement) {
+  const int rank = end_rank(placement);
+  return rank < 0 || stage == kGeneration ? Bytes() : placement.resident[rank];
+}
+
+Bytes least_at_end(const Problem& problem, size_t stage) {
+  Bytes least(std::numeric_limits<int64_t>::max());
+  for (const Placement& placement : problem.stages()[stage].placements) {
+    least = std::min(least, resident_at_end(stage, placement));
+  }
+  return least;
+}
+
+// `others`: what other stages hold at the end of the line at least.
+SideOptions side_options(const Problem& problem, size_t stage, Side side, Bytes others,
+                         Bytes usable) {
+  const std::vector<Placement>& placements = problem.stages()[stage].placements;
+  SideOptions found;
+  for (size_t i = 0; i < placements.size(); ++i) {
+    const Placement& placement = placements[i];
+    if (placement.side != side) continue;
+    Option option{.placement = static_cast<int>(i), .end_rank = end_rank(placement)};
+    option.first_variant =
+        fastest(placement, option, usable - others - resident_at_end(stage, placement));
+    if (option.first_variant < 0) continue;
+    option.time = placement.variants[option.first_variant].time;
+    option.devices =
+        side == Side::kFront ? placement.last + 1 : problem.devices() - placement.first;
+    found.anchored = found.anchored && option.end_rank >= 0;
+    if (option.end_rank >= 0) option.at_end = placement.resident[option.end_rank];
+    for (size_t v = option.first_variant; v < placement.variants.size(); ++v) {
+      lower(option.least, placement.variants[v].passes);
+    }
+    found.options.push_back(std::move(option));
+  }
+  std::ranges::stable_sort(found.options, {}, &Option::devices);
+  std::vector<Seconds> least;
+  for (const Option& option : found.options) {
+    lower(least, option.least);
+    if (!found.least.empty() && found.least.back().first == option.devices) found.least.pop_back();
+    found.least.emplace_back(option.devices, least);
+  }
+  std::ranges::stable_sort(found.options, {}, &Option::time);
   return found;
 }
 
-void Search::descend(const Branch& branch) {
-  const size_t depth = branch.chosen.size();
-  if (depth == order_.size()) return finish(branch);
-  // All placements share a device (see place()), so passes run one after the other and their sum is
-  // a lower bound of the step.
-  const auto too_slow = [&](Seconds time) {
-    return nanoseconds(time + rest_[depth + 1]) > worst_useful();
+// Least time of stages that run one after the other, given the bytes they may hold in all.
+class Completion {
+ public:
+  // No stages.
+  Completion() : steps_{{Bytes(), Seconds()}} {}
+
+  // With one stage more. `bytes_of` says what an option holds at least.
+  template <class BytesOf>
+  Completion with(const std::vector<Option>& options, BytesOf bytes_of) const {
+    std::vector<Step> stage;
+    for (const Option& option : options) stage.push_back({bytes_of(option), option.time});
+    stage = frontier(std::move(stage));
+    Completion sum;
+    sum.steps_.clear();
+    for (const Step& a : stage) {
+      for (const Step& b : steps_) sum.steps_.push_back({a.bytes + b.bytes, a.time + b.time});
+    }
+    sum.steps_ = frontier(std::move(sum.steps_));
+    return sum;
+  }
+
+  Bytes least_bytes() const { return steps_.empty() ? Bytes() : steps_.front().bytes; }
+  Seconds least_time() const { return steps_.empty() ? kNever : steps_.back().time; }
+  Seconds least_time(Bytes usable) const {
+    const auto beyond = std::ranges::upper_bound(steps_, usable, {}, &Step::bytes);
+    return beyond == steps_.begin() ? kNever : std::prev(beyond)->time;
+  }
+
+ private:
+  struct Step {
+    Bytes bytes;
+    Seconds time;
   };
-  for (size_t i = 0; i < placements_[depth].size(); ++i) {
-    const Placement& placement = placements_[depth][i];
-    if (too_slow(branch.time + placement.variants.front().time)) return;
-    Branch next = branch;
-    next.chosen.push_back(static_cast<int>(i));
-    if (depth == kGenerationDepth) {
-      const Together& pair = together(branch.chosen.front(), static_cast<int>(i));
-      add_to(next.resident, pair.resident);
-      next.time += pair.sync;
-    } else {
-      add_to(next.resident, placement.resident);
+  // By bytes, each faster than those before.
+  static std::vector<Step> frontier(std::vector<Step> steps) {
+    std::ranges::sort(steps, [](const Step& a, const Step& b) {
+      return a.bytes != b.bytes ? a.bytes < b.bytes : a.time < b.time;
+    });
+    std::vector<Step> kept;
+    for (const Step& step : steps) {
+      if (kept.empty() || step.time < kept.back().time) kept.push_back(step);
     }
-    const Variant* variant = fastest_fit(placement, next.resident);
-    if (variant == nullptr) continue;
-    next.time += variant->time;
-    if (!too_slow(next.time)) descend(next);
+    return kept;
   }
-}
 
-void Search::finish(const Branch& branch) {
-  Plan plan;
-  for (size_t depth = 0; depth < order_.size(); ++depth) {
-    const Variant* variant = fastest_fit(placements_[depth][branch.chosen[depth]], branch.resident);
-    if (variant == nullptr) return;
-    plan.stages.push_back(variant->stage);
+  std::vector<Step> steps_;
+};
+
+// Plans that place stage i at the back where bit i of `back` is set, and at the front elsewhere.
+class SideSearch {
+ public:
+  // `options` by side and stage.
+  SideSearch(Problem& problem, StageSet back, Bytes usable,
+             const std::array<std::vector<SideOptions>, 2>& options, Ranking& ranking)
+      : problem_(problem),
+        stages_(problem.stages().size()),
+        back_(back),
+        usable_(usable),
+        ranking_(ranking),
+        options_(options),
+        chosen_(stages_),
+        sharing_(stages_) {}
+
+  // No plan is faster.
+  Seconds bound() {
+    for (size_t stage = 0; stage < stages_; ++stage) {
+      if (at(stage).options.empty()) return kNever;
+    }
+    return critical_bound(0, Seconds());
   }
-  std::ranges::sort(plan.stages, {}, &StagePlan::model_stage);
-  const Seconds total = predict_step(plan, job_, cluster_, calibration_).total;
-  if (nanoseconds(total) > worst_useful()) return;
 
-  const std::array<int64_t, 3> key = {nanoseconds(total), changes(plan, current_),
-                                      devices_per_unit(plan)};
-  const auto place = std::ranges::upper_bound(best_, key, {}, &Leaf::key);
-  best_.insert(place, {key, {std::move(plan), total}});
-  while (static_cast<int>(best_.size()) > options_.keep + 1 ||
-         best_.back().key[0] > worst_useful()) {
-    best_.pop_back();
+  void run() {
+    for (std::vector<Completion>& side : completions_) side.resize(stages_ + 1);
+    for (size_t stage = stages_; stage-- > 0;) {
+      for (const Side each : {Side::kFront, Side::kBack}) {
+        const Completion& rest = completions_[size_t(each)][stage + 1];
+        completions_[size_t(each)][stage] =
+            side(stage) != each || !at(stage).anchored
+                ? rest
+                : rest.with(at(stage).options, [&](const Option& option) {
+                    return stage == kGeneration ? Bytes() : option.at_end;
+                  });
+      }
+    }
+    descend(0, Seconds());
   }
-}
 
-const Search::Together& Search::together(int training, int generation) {
-  const auto [entry, fresh] = together_.try_emplace({training, generation});
-  if (!fresh) return entry->second;
-  const Placement& trains = placements_[0][training];
-  const Placement& generates = placements_[kGenerationDepth][generation];
-  const Plan pair{{generates.variants.front().stage, trains.variants.front().stage}};
+ private:
+  Side side(size_t stage) const { return (back_ >> stage & 1) != 0 ? Side::kBack : Side::kFront; }
+  const SideOptions& at(size_t stage) const { return options_[size_t(side(stage))][stage]; }
 
-  Together& result = entry->second;
-  result.resident = generates.resident;
-  if (trains.layout == generates.layout) {
-    const MemoryPrediction memory = predict_memory(pair, job_, calibration_);
-    for (size_t i = 0; i < result.resident.size(); ++i) {
-      const auto both = memory.resident.find(pool_.devices()[i]);
-      if (both != memory.resident.end()) result.resident[i] = both->second - trains.resident[i];
+  void descend(size_t stage, Seconds sync) {
+    if (stage == stages_) return finish(sync);
+    const Completion none;
+    const Completion& rest =
+        at(stage).anchored ? completions_[size_t(side(stage))][stage + 1] : none;
+    // What the chosen stages on this side take at least, and hold at the end of the line.
+    const bool syncs = in_turn(stage, kTraining) || in_turn(stage, kGeneration);
+    Seconds before = syncs ? sync : Seconds();
+    Bytes held;
+    for (size_t i = 0; i < stage; ++i) {
+      if (!in_turn(i, stage)) continue;
+      before += chosen_[i]->time;
+      held += bytes_at_end(i);
+    }
+    for (const Option& option : at(stage).options) {
+      if (ranking_.useless(before + option.time + rest.least_time())) return;
+      chosen_[stage] = &option;
+      const Bytes with = held + bytes_at_end(stage);
+      const Seconds after = rest.least_time(usable_ - with);
+      const Seconds until = least_time(stage, usable_ - with - rest.least_bytes());
+      if (ranking_.useless(until + (syncs ? sync : Seconds()) + after)) continue;
+      const Seconds with_sync =
+          stage == kGeneration ? problem_.sync_time(chosen_[kTraining]->placement, option.placement)
+                               : sync;
+      if (stage == kGeneration && ranking_.useless(before + option.time + with_sync + after)) {
+        continue;
+      }
+      if (back_ != 0 && ranking_.useless(critical_bound(stage + 1, with_sync))) continue;
+      descend(stage + 1, with_sync);
     }
   }
-  for (const WorkflowNode& node : job_.workflow.nodes) {
-    if (node.pass != Pass::kSyncWeights) continue;
-    result.sync += predicted_time(ideal_node_times(node, pair, job_, cluster_), calibration_);
-  }
-  return result;
-}
 
-const Variant* Search::fastest_fit(const Placement& placement,
-                                   const BytesPerDevice& resident) const {
-  const auto fits = [&](const Variant& variant) {
+  // Two stages that have the device at their end of the line in common, wherever they are placed.
+  bool in_turn(size_t a, size_t b) const {
+    return a == b || (side(a) == side(b) && at(a).anchored && at(b).anchored);
+  }
+
+  // Least time of the chosen stages in turn with `stage`, itself included, if their passes have so
+  // many bytes at the end of the line; kNever if one does not fit.
+  Seconds least_time(size_t stage, Bytes slack) const {
+    Seconds sum;
+    for (size_t i = 0; i <= stage; ++i) {
+      if (!in_turn(i, stage)) continue;
+      const Placement& placement = problem_.placement(i, chosen_[i]->placement);
+      const int variant = fastest(placement, *chosen_[i], slack);
+      if (variant < 0) return kNever;
+      sum += placement.variants[variant].time;
+    }
+    return sum;
+  }
+
+  // What a chosen stage holds at its end of the line.
+  Bytes bytes_at_end(size_t stage) const {
+    const Option& option = *chosen_[stage];
+    if (stage != kGeneration || option.end_rank < 0) return option.at_end;
+    const Placement& generation = problem_.placement(stage, option.placement);
+    const Placement& training = problem_.placement(kTraining, chosen_[kTraining]->placement);
+    const int rank =
+        generation.side == Side::kFront ? training.ranks.front() : training.ranks.back();
+    const bool aliased =
+        training.stage.layout == generation.stage.layout && rank == option.end_rank;
+    return aliased ? Bytes() : option.at_end;
+  }
+
+  // The critical path if the first `count` stages are as chosen and the others as fast as can be.
+  Seconds critical_bound(size_t count, Seconds sync) {
+    Passes passes{};
+    for (size_t i = 0; i < count; ++i) passes[i] = &chosen_[i]->least;
+    find_sharing(count);
+    return open_bound(count, count, passes, sync);
+  }
+
+  // An open stage either avoids the devices that the chosen ones take at the other side, or shares
+  // one with the stage that takes the most. (Where hosts differ there may be gaps to share.)
+  Seconds open_bound(size_t stage, size_t count, Passes& passes, Seconds sync) {
+    if (stage == stages_) {
+      return problem_.total(std::span(passes).first(stages_), sync, sharing_);
+    }
+    size_t opposite = stages_;
+    for (size_t i = 0; i < count && problem_.is_regular(); ++i) {
+      if (side(i) == side(stage)) continue;
+      if (opposite == stages_ || chosen_[i]->devices > chosen_[opposite]->devices) opposite = i;
+    }
+    passes[stage] = &at(stage).least.back().second;
+    if (opposite == stages_) return open_bound(stage + 1, count, passes, sync);
+    sharing_[stage] |= StageSet{1} << opposite;
+    sharing_[opposite] |= StageSet{1} << stage;
+    const Seconds sharing = open_bound(stage + 1, count, passes, sync);
+    sharing_[stage] &= ~(StageSet{1} << opposite);
+    sharing_[opposite] &= ~(StageSet{1} << stage);
+    passes[stage] = at(stage).least_within(problem_.devices() - chosen_[opposite]->devices);
+    if (passes[stage] == nullptr) return sharing;
+    return std::min(sharing, open_bound(stage + 1, count, passes, sync));
+  }
+
+  // Who certainly shares devices if the first `count` stages are as chosen.
+  void find_sharing(size_t count) {
+    for (size_t i = 0; i < stages_; ++i) {
+      sharing_[i] = StageSet{1} << i;
+      for (size_t j = 0; j < stages_; ++j) {
+        if (certainly_share(i, j, count)) sharing_[i] |= StageSet{1} << j;
+      }
+    }
+  }
+
+  bool certainly_share(size_t a, size_t b, size_t count) const {
+    if (in_turn(a, b)) return true;
+    if (a >= count || b >= count) return false;
+    return Problem::share(problem_.placement(a, chosen_[a]->placement),
+                          problem_.placement(b, chosen_[b]->placement));
+  }
+
+  void finish(Seconds sync) {
+    Choice placements;
+    Bytes most;
+    for (size_t i = 0; i < stages_; ++i) {
+      placements.push_back(chosen_[i]->placement);
+      most += problem_.placement(i, placements[i]).most_resident;
+    }
+    find_sharing(stages_);
+    std::vector<Bytes> resident;
+    std::vector<std::vector<int>> fitting(stages_);
+    for (size_t i = 0; i < stages_; ++i) {
+      const Placement& placement = problem_.placement(i, placements[i]);
+      for (size_t v = chosen_[i]->first_variant; v < placement.variants.size(); ++v) {
+        const Variant& variant = placement.variants[v];
+        const bool slower = std::ranges::any_of(fitting[i], [&](int faster) {
+          return std::ranges::equal(placement.variants[faster].passes, variant.passes,
+                                    std::less_equal<>());
+        });
+        if (slower) continue;
+        if (most + variant.most_transient > usable_) {
+          if (resident.empty()) resident = problem_.resident(placements);
+          if (!fits(placement, variant, resident)) continue;
+        }
+        fitting[i].push_back(static_cast<int>(v));
+      }
+      if (fitting[i].empty()) return;
+    }
+    Found found{.placements = std::move(placements), .variants = {}, .total = kNever};
+    Choice variants;
+    choose_variants(fitting, variants, sync, found);
+    ranking_.add(problem_, std::move(found));
+  }
+
+  bool fits(const Placement& placement, const Variant& variant,
+            const std::vector<Bytes>& resident) const {
     for (size_t i = 0; i < resident.size(); ++i) {
-      if (resident[i] + variant.transient[i] > usable_) return false;
+      const int rank = placement.ranks[i];
+      if (rank >= 0 && resident[i] + variant.transient[rank] > usable_) return false;
     }
     return true;
-  };
-  const auto found = std::ranges::find_if(placement.variants, fits);
-  return found == placement.variants.end() ? nullptr : &*found;
+  }
+
+  // The fastest combination; there is rarely more than one.
+  void choose_variants(const std::vector<std::vector<int>>& fitting, Choice& variants, Seconds sync,
+                       Found& found) const {
+    if (variants.size() < stages_) {
+      for (int variant : fitting[variants.size()]) {
+        variants.push_back(variant);
+        choose_variants(fitting, variants, sync, found);
+        variants.pop_back();
+      }
+      return;
+    }
+    Passes passes{};
+    for (size_t i = 0; i < stages_; ++i) {
+      passes[i] = &problem_.placement(i, found.placements[i]).variants[variants[i]].passes;
+    }
+    const Seconds total = problem_.total(std::span(passes).first(stages_), sync, sharing_);
+    if (total < found.total) {
+      found.total = total;
+      found.variants = variants;
+    }
+  }
+
+  Problem& problem_;
+  size_t stages_;
+  StageSet back_;
+  Bytes usable_;
+  Ranking& ranking_;
+  const std::array<std::vector<SideOptions>, 2>& options_;
+  // By side and stage: of this stage and the later ones on that side.
+  std::array<std::vector<Completion>, 2> completions_;
+  std::vector<const Option*> chosen_;
+  std::vector<StageSet> sharing_;
+};
+
+}  // namespace
+
+std::vector<Found> search(Problem& problem, const SearchOptions& options) {
+  const size_t stages = problem.stages().size();
+  Bytes all;  // of what all stages hold if they share a device
+  for (size_t stage = 0; stage < stages; ++stage) all += least_at_end(problem, stage);
+  std::array<std::vector<SideOptions>, 2> sides;
+  for (size_t stage = 0; stage < stages; ++stage) {
+    const Bytes others = options.side_by_side ? Bytes() : all - least_at_end(problem, stage);
+    sides[0].push_back(side_options(problem, stage, Side::kFront, others, options.usable));
+    if (!options.side_by_side) continue;
+    sides[1].push_back(side_options(problem, stage, Side::kBack, others, options.usable));
+  }
+  Ranking ranking(options);
+  // What is mirrored is the same plan, so training stays at the front. The most promising first.
+  std::vector<std::pair<Seconds, StageSet>> order;
+  for (StageSet back = 0; back < (options.side_by_side ? StageSet{1} << stages : 1); back += 2) {
+    order.emplace_back(SideSearch(problem, back, options.usable, sides, ranking).bound(), back);
+  }
+  std::ranges::sort(order);
+  for (const auto& [bound, back] : order) {
+    if (bound == kNever || ranking.useless(bound)) break;
+    SideSearch(problem, back, options.usable, sides, ranking).run();
+  }
+  return ranking.take();
 }
 
-int64_t Search::worst_useful() const {
-  if (best_.empty()) return std::numeric_limits<int64_t>::max();
-  const auto tolerated = std::llround(double(best_.front().key[0]) * (1 + options_.tolerance));
-  const bool full = static_cast<int>(best_.size()) > options_.keep;
-  return full ? std::min<int64_t>(best_.back().key[0], tolerated) : tolerated;
+SearchOptions search_options(const PlannerOptions& options, Bytes usable) {
+  return {.usable = usable,
+          .keep = options.keep,
+          .tolerance = options.tolerance,
+          .side_by_side = options.side_by_side};
 }
 
 }  // namespace nereus

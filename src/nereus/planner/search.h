@@ -1,67 +1,32 @@
 // Exact branch and bound over one placement per model-stage.
 #pragma once
 
-#include <array>
-#include <map>
-#include <utility>
+#include <limits>
 #include <vector>
 
-#include "nereus/planner/candidates.h"
+#include "nereus/planner/problem.h"
 
 namespace nereus {
 
-struct Found {
-  Plan plan;
-  Seconds total;
+// More than any device has.
+inline constexpr Bytes kUnlimited(std::numeric_limits<int64_t>::max() / 4);
+
+struct SearchOptions {
+  Bytes usable;          // peak memory is at most this on each device
+  int keep = 0;          // runners-up
+  double tolerance = 0;  // they are at most this much slower than the best
+  bool side_by_side = false;
 };
 
-// The fastest plans whose peak memory is at most `usable` on each device, best first: at most
-// options.keep + 1, none slower than the best by more than options.tolerance. Empty: nothing fits.
-// Every combination of placements is considered with the fastest variants that fit.
-class Search {
- public:
-  Search(const JobSpec& job, const Cluster& cluster, const DevicePool& pool,
-         const Calibration& calibration, const PlannerOptions& options, const Plan* current);
+// The fastest plans that fit, best first; they differ in their placements, and each has the fastest
+// variants that fit. Equally fast: those with fewer changes from the current plan first, then those
+// with fewer devices per unit. Empty: nothing fits.
+std::vector<Found> search(Problem& problem, const SearchOptions& options);
 
-  std::vector<Found> run(Bytes usable);
+// With the planner's number of runners-up and tolerance.
+SearchOptions search_options(const PlannerOptions& options, Bytes usable);
 
- private:
-  // Placement indices chosen so far, by depth.
-  struct Branch {
-    std::vector<int> chosen;
-    BytesPerDevice resident;
-    Seconds time;  // of the chosen placements' fastest variants that can still fit, and of the sync
-  };
-  // What actor generation costs beside a given actor training.
-  struct Together {
-    BytesPerDevice resident;  // of generation, aliased weights left out
-    Seconds sync;
-  };
-  struct Leaf {
-    // Nanoseconds, stages that differ from the current plan, devices per unit: smaller is better.
-    std::array<int64_t, 3> key;
-    Found found;
-  };
-
-  void descend(const Branch& branch);
-  void finish(const Branch& branch);
-  const Together& together(int training, int generation);
-  const Variant* fastest_fit(const Placement& placement, const BytesPerDevice& resident) const;
-  int64_t worst_useful() const;
-
-  const JobSpec& job_;
-  const Cluster& cluster_;
-  const DevicePool& pool_;
-  const Calibration& calibration_;
-  const PlannerOptions& options_;
-  const Plan* current_;
-  Bytes usable_;
-  // Depth: actor training, actor generation, then the others.
-  std::vector<ModelStage> order_;
-  std::vector<std::vector<Placement>> placements_;
-  std::vector<Seconds> rest_;  // least time of all deeper levels
-  std::map<std::pair<int, int>, Together> together_;
-  std::vector<Leaf> best_;
-};
+// Best and alternatives of a problem whose candidates are there already; errors as above.
+Expected<PlanChoice> choose_plan(Problem& problem, const PlannerOptions& options);
 
 }  // namespace nereus

@@ -1,0 +1,67 @@
+// What the planner has to solve: the candidates of all model-stages and what couples them.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "nereus/planner/candidates.h"
+#include "nereus/planner/timeline.h"
+
+namespace nereus {
+
+// By model-stage, in the order of Problem::stages(): indices of its placements, or of variants.
+using Choice = std::vector<int>;
+
+struct Found {
+  Choice placements;
+  Choice variants;
+  Seconds total;
+};
+
+class Problem {
+ public:
+  Problem(JobSpec job, Cluster cluster, const DevicePool& pool, const Calibration& calibration,
+          const PlannerOptions& options, const Plan* current);
+
+  // Actor training, actor generation, then the others.
+  const std::vector<StageCandidates>& stages() const { return stages_; }
+  const Placement& placement(size_t stage, int index) const {
+    return stages_[stage].placements[index];
+  }
+  const Cluster& cluster() const { return cluster_; }
+  int devices() const { return line_.size(); }
+  bool is_regular() const { return line_.is_regular(); }
+
+  // True if two placements have a device in common.
+  static bool share(const Placement& a, const Placement& b);
+  // Time of the weight synchronisation between placements of the first two stages. Remembered.
+  Seconds sync_time(int training, int generation);
+  // Resident bytes by position on the line. Weights of generation that are training's, rank for
+  // rank, are there once.
+  std::vector<Bytes> resident(const Choice& placements) const;
+  // What predict_step() says of a plan, from the times of its passes and from who shares devices.
+  Seconds total(std::span<const std::vector<Seconds>* const> passes, Seconds sync,
+                std::span<const StageSet> sharing) const;
+  Plan plan(const Found& found) const;
+  // The plan and its prediction.
+  Candidate candidate(const Found& found) const;
+  MemoryPrediction memory(const Plan& plan) const {
+    return predict_memory(plan, job_, calibration_);
+  }
+  // The same problem with actor training under one layout.
+  Problem with_training(Layout layout) const;
+
+ private:
+  JobSpec job_;
+  Cluster cluster_;
+  DeviceLine line_;
+  Calibration calibration_;
+  std::vector<StageCandidates> stages_;
+  Timeline timeline_;
+  std::vector<Seconds> host_times_;  // by workflow node; of those on the host
+  std::vector<int> sync_nodes_;
+  std::vector<std::optional<Seconds>> sync_times_;
+};
+
+}  // namespace nereus

@@ -1,0 +1,380 @@
+// The search against enumeration of everything, on random jobs and clusters; and laws of the best
+// plan.
+#include "nereus/planner/search.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <random>
+
+#include "nereus/cost/test_job.h"
+
+namespace nereus {
+namespace {
+
+constexpr ModelStage kTraining{Role::kActor, Stage::kTraining};
+constexpr ModelStage kGeneration{Role::kActor, Stage::kGeneration};
+
+// How many random cases; NEREUS_PLANNER_TRIALS=500 for a thorough run.
+int trials(int fast) {
+  const char* number = std::getenv("NEREUS_PLANNER_TRIALS");
+  return number == nullptr ? fast : std::atoi(number);
+}
+
+struct Case {
+  JobSpec job;
+  Cluster cluster;
+  DevicePool pool;
+  PlannerOptions options;
+};
+
+// Small enough to enumerate, odd enough to be a test: one to sixteen devices, hosts with holes,
+// models of a few layers, slow and fast links.
+class Generator {
+ public:
+  explicit Generator(uint64_t seed) : random_(seed) {}
+
+  Case next() {
+    Case c;
+    c.job = stories_job(pick({16, 64, 256}));
+    ModelSpec spec = stories_spec();
+    spec.num_layers = pick({1, 2, 4});
+    spec.num_heads = pick({2, 4});
+    spec.num_kv_heads = 2;
+    spec.tie_word_embeddings = pick({0, 1}) == 1;
+    spec.vocab_size = pick({64, 512, 2048});
+    const DType dtype = pick({0, 1}) == 1 ? DType::kBFloat16 : DType::kFloat32;
+    c.job.workflow = ppo_workflow(pick({0, 0, 1}) == 1);
+    c.job.workflow.asynchronous = pick({0, 0, 1}) == 1;
+    for (auto& [role, use] : c.job.models) {
+      use = {role == Role::kCritic ? as_critic(spec) : spec, dtype};
+    }
+    c.job.workload.samples = pick({5, 16, 48});
+    c.job.workload.mini_batch = std::min<int64_t>(c.job.workload.samples, pick({5, 8, 16}));
+    c.job.workload.response_mean = double(c.job.workload.response_limit) * pick({2, 4}) / 4;
+
+    const int per_host = pick({2, 4, 8});
+    const int hosts = pick({1, 1, 2, 16 / per_host});
+    c.cluster = cpu_cluster(per_host, Bytes(1 << 30), pick({per_host, per_host, 2}));
+    c.cluster.hosts.resize(hosts, c.cluster.hosts.front());
+    c.cluster.in_host.bandwidth = pick({1, 10, 100}) * 1e9;
+    c.cluster.in_host.latency = Seconds(pick({1, 20}) * 1e-6);
+    c.cluster.between_hosts.bandwidth = c.cluster.in_host.bandwidth / pick({1, 20});
+    std::vector<DeviceId> devices = all_devices(c.cluster).devices();
+    if (pick({0, 0, 1}) == 1) {
+      std::shuffle(devices.begin(), devices.end(), random_);
+      devices.resize(devices.size() - std::min<size_t>(devices.size() - 1, pick({1, 2, 3})));
+    }
+    c.pool = DevicePool(devices);
+    c.options = {.headroom = 0,
+                 .micro_batches = pick({0, 1}) == 1 ? std::vector{4} : std::vector{2, 8},
+                 .allow_recompute = pick({0, 1}) == 1,
+                 .side_by_side = pick({0, 1}) == 1,
+                 .keep = pick({0, 3}),
+                 .tolerance = 0.2};
+    return c;
+  }
+
+  double fraction() { return std::uniform_real_distribution<double>(0, 1)(random_); }
+
+ private:
+  int pick(std::initializer_list<int> from) {
+    return from.begin()[std::uniform_int_distribution<size_t>(0, from.size() - 1)(random_)];
+  }
+  std::mt19937_64 random_;
+};
+
+// A placed model-stage with one way to run it, and what is predicted of it alone.
+struct Way {
+  StagePlan stage;
+  std::vector<Seconds> times;  // by workflow node; 0 for those of others
+  std::map<DeviceId, Bytes> transient;
+};
+
+std::vector<StagePlan> all_placements(ModelStage model_stage, const Case& c) {
+  const ModelSpec& spec = c.job.model(model_stage.role);
+  const int64_t sequences =
+      model_stage.stage == Stage::kTraining ? c.job.workload.mini_batch : c.job.workload.samples;
+  const DeviceLine line(c.pool);
+  std::vector<StagePlan> all;
+  for (int tp = 1; tp <= std::min(spec.num_heads, line.largest_host()); tp *= 2) {
+    for (int pp = 1; pp <= spec.num_layers; pp *= 2) {
+      for (int dp = 1; dp <= std::min<int64_t>(line.most_units({tp, pp}), sequences); ++dp) {
+        // All numbers of units up to eight divide the batch or shorten somebody's share, or idle.
+        if (dp > 1 && (sequences + dp - 1) / dp == (sequences + dp - 2) / (dp - 1)) continue;
+        if (sequences % dp != 0 && dp > 7 && dp != 10 && dp != 12 && dp != 14) continue;
+        all.push_back(line.place(model_stage, {tp, pp}, dp, Side::kFront));
+        if (!c.options.side_by_side || model_stage == kTraining) continue;
+        StagePlan back = line.place(model_stage, {tp, pp}, dp, Side::kBack);
+        if (devices_of({{back}}) != devices_of({{all.back()}})) all.push_back(std::move(back));
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<Way> all_ways(const StagePlan& placed, const Case& c) {
+  std::vector<Way> ways;
+  const bool trains = placed.model_stage.stage == Stage::kTraining;
+  for (int allowed : c.options.micro_batches) {
+    const int size = std::min<int>(allowed, int(c.job.workload.samples));
+    for (bool recompute : {false, true}) {
+      if (recompute && !(trains && c.options.allow_recompute)) continue;
+      Way way{.stage = placed};
+      way.stage.micro_batch = placed.model_stage == kGeneration ? 1 : size;
+      way.stage.recompute = recompute;
+      const Plan alone{{way.stage}};
+      for (const WorkflowNode& node : c.job.workflow.nodes) {
+        const bool mine = node.runs_on == placed.model_stage && node.pass != Pass::kSyncWeights &&
+                          node.pass != Pass::kReward && node.pass != Pass::kAdvantage;
+        way.times.push_back(
+            mine ? predicted_time(ideal_node_work(node, alone, c.job, c.cluster), {}) : Seconds());
+      }
+      const MemoryPrediction memory = predict_memory(alone, c.job, {});
+      for (const auto& [device, peak] : memory.peak) {
+        way.transient[device] = peak - memory.resident.at(device);
+      }
+      ways.push_back(std::move(way));
+    }
+  }
+  return ways;
+}
+
+// One placement per model-stage: state per device, and all ways to run each.
+class Enumeration {
+ public:
+  explicit Enumeration(const Case& c) : case_(c) {
+    for (ModelStage model_stage : model_stages(c.job.workflow)) {
+      std::vector<std::vector<Way>>& placements = stages_.emplace_back();
+      for (const StagePlan& placed : all_placements(model_stage, c)) {
+        placements.push_back(all_ways(placed, c));
+      }
+    }
+    for (const WorkflowNode& node : c.job.workflow.nodes) {
+      const bool host = node.pass == Pass::kReward || node.pass == Pass::kAdvantage;
+      host_times_.push_back(host ? predicted_time(ideal_node_work(node, {}, c.job, c.cluster), {})
+                                 : Seconds());
+    }
+    graph_ = between_syncs(c.job.workflow);
+    combinations_ = all_combinations();
+  }
+
+  // Peak of the plan that needs least, and of the one that needs most.
+  std::pair<Bytes, Bytes> peaks() {
+    Bytes least(std::numeric_limits<int64_t>::max()), most;
+    for (const auto& [chosen, resident] : combinations_) {
+      Bytes lowest, highest;
+      for (const std::vector<Way>* ways : chosen) {
+        Bytes low(std::numeric_limits<int64_t>::max());
+        for (const Way& way : *ways) {
+          const Bytes needed = peak(way, resident);
+          low = std::min(low, needed);
+          highest = std::max(highest, needed);
+        }
+        lowest = std::max(lowest, low);
+      }
+      least = std::min(least, lowest);
+      most = std::max(most, highest);
+    }
+    return {least, most};
+  }
+
+  // The fastest step of every placement that fits, ascending.
+  std::vector<Seconds> fastest(Bytes usable) {
+    std::vector<Seconds> found;
+    for (const auto& [chosen, resident] : combinations_) {
+      std::vector<std::vector<const Way*>> fitting;
+      for (const std::vector<Way>* ways : chosen) {
+        std::vector<const Way*>& mine = fitting.emplace_back();
+        for (const Way& way : *ways) {
+          if (peak(way, resident) <= usable) mine.push_back(&way);
+        }
+        if (mine.empty()) break;
+      }
+      if (!fitting.back().empty()) found.push_back(fastest_of(fitting));
+    }
+    std::ranges::sort(found);
+    return found;
+  }
+
+ private:
+  // The ways of one placement per model-stage, and the resident bytes whatever way is chosen.
+  struct Combination {
+    std::vector<const std::vector<Way>*> chosen;
+    std::map<DeviceId, Bytes> resident;
+  };
+
+  std::vector<Combination> all_combinations() const {
+    std::vector<Combination> all;
+    std::vector<size_t> digits(stages_.size());
+    while (true) {
+      Combination next;
+      Plan plan;
+      for (size_t i = 0; i < stages_.size(); ++i) {
+        next.chosen.push_back(&stages_[i][digits[i]]);
+        plan.stages.push_back(next.chosen.back()->front().stage);
+      }
+      next.resident = predict_memory(plan, case_.job, {}).resident;
+      all.push_back(std::move(next));
+      size_t i = 0;
+      while (i < digits.size() && ++digits[i] == stages_[i].size()) digits[i++] = 0;
+      if (i == digits.size()) return all;
+    }
+  }
+
+  static Bytes peak(const Way& way, const std::map<DeviceId, Bytes>& resident) {
+    Bytes most;
+    for (const auto& [device, bytes] : way.transient) {
+      most = std::max(most, resident.at(device) + bytes);
+    }
+    return most;
+  }
+
+  Seconds fastest_of(const std::vector<std::vector<const Way*>>& fitting) {
+    Seconds best(std::numeric_limits<double>::infinity());
+    std::vector<size_t> digits(fitting.size());
+    std::optional<Seconds> sync;
+    while (true) {
+      Plan plan;
+      std::vector<Seconds> times = host_times_;
+      for (size_t i = 0; i < fitting.size(); ++i) {
+        const Way& way = *fitting[i][digits[i]];
+        plan.stages.push_back(way.stage);
+        for (size_t node = 0; node < times.size(); ++node) times[node] += way.times[node];
+      }
+      std::vector<std::vector<DeviceId>> devices(times.size());
+      for (size_t node = 0; node < times.size(); ++node) {
+        const WorkflowNode& each = graph_.nodes[node];
+        if (each.pass == Pass::kReward || each.pass == Pass::kAdvantage) continue;
+        devices[node] = devices_of({{at(plan, each.runs_on)}}).devices();
+        if (each.pass != Pass::kSyncWeights) continue;
+        devices[node] = devices_of({{at(plan, kTraining), at(plan, kGeneration)}}).devices();
+        if (!sync) {
+          sync = predicted_time(ideal_node_work(each, plan, case_.job, case_.cluster), {});
+        }
+        times[node] = *sync;
+      }
+      best = std::min(best, critical_path(graph_, times, devices));
+      size_t i = 0;
+      while (i < digits.size() && ++digits[i] == fitting[i].size()) digits[i++] = 0;
+      if (i == digits.size()) return best;
+    }
+  }
+
+  const Case& case_;
+  Workflow graph_;
+  std::vector<Seconds> host_times_;
+  std::vector<std::vector<std::vector<Way>>> stages_;
+  std::vector<Combination> combinations_;
+};
+
+// Best and runners-up equal enumeration's, and predictions of whole plans agree.
+void expect_exact(Case c, Bytes usable, const std::vector<Seconds>& expected) {
+  c.cluster.device.memory = usable;
+  const auto choice = choose_plan(c.job, c.cluster, c.pool, {}, c.options);
+  ASSERT_EQ(choice.has_value(), !expected.empty()) << (choice ? "" : choice.error());
+  if (!choice) return;
+  std::vector<Candidate> found{choice->best};
+  found.insert(found.end(), choice->alternatives.begin(), choice->alternatives.end());
+  size_t count = 0;
+  while (count < expected.size() && count <= size_t(c.options.keep) &&
+         expected[count] <= expected[0] * (1 + c.options.tolerance)) {
+    ++count;
+  }
+  ASSERT_EQ(found.size(), count);
+  for (size_t i = 0; i < count; ++i) {
+    EXPECT_NEAR(found[i].latency.total.count(), expected[i].count(), 2e-9) << i;
+    const MemoryPrediction memory = predict_memory(found[i].plan, c.job, {});
+    EXPECT_TRUE(memory_violations(memory, c.cluster, 0).empty());
+  }
+}
+
+TEST(Search, EqualsEnumerationOnRandomJobsAndClusters) {
+  constexpr size_t kMostPlans = 5000;
+  for (int trial = 0, done = 0; done < trials(12); ++trial) {
+    Generator generator(trial);
+    const Case c = generator.next();
+    size_t plans = 1;
+    for (ModelStage model_stage : model_stages(c.job.workflow)) {
+      plans *= all_placements(model_stage, c).size();
+    }
+    if (plans > kMostPlans) continue;
+    ++done;
+    SCOPED_TRACE("trial " + std::to_string(trial));
+    Enumeration enumeration(c);
+    const auto [least, most] = enumeration.peaks();
+    const double fraction = std::pow(generator.fraction(), 3);
+    for (const Bytes usable : {least - Bytes(1), least + (most - least) * fraction, most}) {
+      expect_exact(c, usable, enumeration.fastest(usable));
+    }
+  }
+}
+
+// The best step, or infinity.
+Seconds best_step(const Case& c) {
+  const auto choice = choose_plan(c.job, c.cluster, c.pool, {}, c.options);
+  return choice ? choice->best.latency.total : Seconds(std::numeric_limits<double>::infinity());
+}
+
+void expect_no_slower(Seconds more, Seconds less) { EXPECT_LE(more.count(), less.count() + 2e-9); }
+
+TEST(Laws, MoreMemoryIsNeverSlower) {
+  for (int trial = 0; trial < trials(25); ++trial) {
+    SCOPED_TRACE(trial);
+    Generator generator(trial);
+    Case c = generator.next();
+    c.options.keep = 0;
+    Seconds before(std::numeric_limits<double>::infinity());
+    for (double kibibytes = 256; kibibytes < 1e6; kibibytes *= 1 + 2 * generator.fraction()) {
+      c.cluster.device.memory = Bytes(int64_t(kibibytes * 1024));
+      const Seconds step = best_step(c);
+      expect_no_slower(step, before);
+      before = step;
+    }
+    EXPECT_TRUE(std::isfinite(before.count()));
+  }
+}
+
+TEST(Laws, MoreDevicesAreNeverSlower) {
+  for (int trial = 0; trial < trials(25); ++trial) {
+    SCOPED_TRACE(trial);
+    Generator generator(trial);
+    Case c = generator.next();
+    c.options.keep = 0;
+    // Side by side, generation may end up farther away from training.
+    c.options.side_by_side = false;
+    c.cluster.hosts.resize(4, c.cluster.hosts.front());
+    c.cluster.device.memory = Bytes(int64_t(4e6 * (1 + generator.fraction())));
+    const std::vector<DeviceId> devices = all_devices(c.cluster).devices();
+    const int per_host = c.cluster.hosts.front().devices;
+    Seconds before(std::numeric_limits<double>::infinity());
+    for (int hosts = 1; hosts <= 4; ++hosts) {
+      c.pool = DevicePool({devices.begin(), devices.begin() + ptrdiff_t{hosts} * per_host});
+      const Seconds step = best_step(c);
+      expect_no_slower(step, before);
+      before = step;
+    }
+  }
+}
+
+TEST(Laws, LongerSequencesAreNeverFaster) {
+  for (int trial = 0; trial < trials(25); ++trial) {
+    SCOPED_TRACE(trial);
+    Generator generator(trial);
+    Case c = generator.next();
+    c.options.keep = 0;
+    c.cluster.device.memory = Bytes(int64_t(4e6 * (1 + generator.fraction())));
+    Seconds before;
+    for (int64_t length = 8; length <= 1024; length *= 2) {
+      c.job.workload.response_limit = length;
+      c.job.workload.response_mean = double(length) * 0.5;
+      const Seconds step = best_step(c);
+      expect_no_slower(before, step);
+      before = step;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nereus
