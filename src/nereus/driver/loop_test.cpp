@@ -29,6 +29,7 @@ class FakeJob final : public Job {
       if (dies_in_transition) {
         report.transition->failure = TransitionFailure{"device 0:0 died", {{0, 0}}};
         report.step = step_;
+        pool_after_first = DevicePool({{0, 1}});
         overlapped_.reset();
         return report;
       }
