@@ -34,6 +34,55 @@ Bytes peak_memory() {
   throw Error(ErrorCode::kIo, "/proc/self/status has no VmHWM");
 }
 
+Json placement_json(const Placement& placement) {
+  Json variants = Json::array();
+  for (const Variant& variant : placement.variants) {
+    variants.push_back({{"passes", variant.passes}, {"transient", variant.transient}});
+  }
+  return {{"layout", to_string(placement.stage.layout)},
+          {"ranks", placement.ranks},
+          {"resident", placement.resident},
+          {"variants", variants}};
+}
+
+// What scip.py needs to know of the colocated problem.
+Json formulate(Problem& problem, const JobSpec& job, const Cluster& cluster, Bytes usable) {
+  Json stages = Json::array(), sync = Json::array(), nodes = Json::array();
+  for (const StageCandidates& stage : problem.stages()) {
+    Json placements = Json::array();
+    for (const Placement& placement : stage.placements) {
+      placements.push_back(placement_json(placement));
+    }
+    stages.push_back({{"nodes", stage.nodes}, {"placements", placements}});
+  }
+  for (size_t t = 0; t < problem.stages()[0].placements.size(); ++t) {
+    Json row = Json::array();
+    for (size_t g = 0; g < problem.stages()[1].placements.size(); ++g) {
+      row.push_back(problem.sync_time(static_cast<int>(t), static_cast<int>(g)));
+    }
+    sync.push_back(std::move(row));
+  }
+  for (size_t i = 0; i < job.workflow.nodes.size(); ++i) {
+    const WorkflowNode& node = job.workflow.nodes[i];
+    const bool host = node.pass == Pass::kReward || node.pass == Pass::kAdvantage;
+    const Seconds time =
+        host ? predicted_time(ideal_node_work(node, {}, job, cluster), {}) : Seconds();
+    Json after = Json::array();
+    for (const auto& [from, to] : job.workflow.edges) {
+      if (to == static_cast<int>(i)) after.push_back(from);
+    }
+    nodes.push_back({{"host_s", time},
+                     {"on_devices", !host},
+                     {"syncs", node.pass == Pass::kSyncWeights},
+                     {"after", after}});
+  }
+  return {{"usable_bytes", usable},
+          {"stages", stages},
+          {"sync_s", sync},
+          {"nodes", nodes},
+          {"order", topological_order(job.workflow)}};
+}
+
 void run(const Arguments& arguments) {
   const Cluster cluster = named_cluster("h200x8", arguments.devices / 8);
   const JobSpec job = ppo_job(llama_8b());
@@ -74,7 +123,9 @@ void run(const Arguments& arguments) {
                     {"peak_bytes", peak_memory()}}
                    .dump()
             << "\n";
-  std::cerr << to_string(plan);
+  if (!arguments.instance.empty()) {
+    write_record(arguments.instance, formulate(problem, job, cluster, options.usable));
+  }
 }
 
 }  // namespace
@@ -88,7 +139,7 @@ int main(int argc, char** argv) {
   app.add_flag("--colocated", arguments.colocated, "All model-stages share devices");
   app.add_option("--keep", arguments.keep, "Runners-up")->check(CLI::NonNegativeNumber);
   app.add_option("--repeats", arguments.repeats)->check(CLI::PositiveNumber);
-  app.add_option("--instance", arguments.instance, "Write the problem here");
+  app.add_option("--instance", arguments.instance, "Write the colocated problem here");
   CLI11_PARSE(app, argc, argv);
   try {
     nereus::bench::run(arguments);

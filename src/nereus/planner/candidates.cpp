@@ -60,8 +60,9 @@ class Predictor {
       for (int dp : degrees(layout)) {
         candidates.placements.push_back(placement(layout, dp, Side::kFront));
         if (!options_.side_by_side) continue;
-        Placement back = line_.is_regular() ? mirrored(candidates.placements.back())
-                                            : placement(layout, dp, Side::kBack);
+        Placement back = line_.is_symmetric(layout.devices())
+                             ? mirrored(candidates.placements.back())
+                             : placement(layout, dp, Side::kBack);
         // What takes the whole line is there already.
         if (!same_devices(candidates.placements.back(), back)) {
           candidates.placements.push_back(std::move(back));
@@ -126,7 +127,7 @@ class Predictor {
     return std::ranges::equal(a.ranks, b.ranks, [](int x, int y) { return (x < 0) == (y < 0); });
   }
 
-  // Hosts that are alike: the same times and bytes at the other end of the line.
+  // Where both ends look alike: the same times and bytes at the other end of the line.
   Placement mirrored(const Placement& front) const {
     Placement back = placed(front.stage.layout, front.stage.dp(), Side::kBack);
     back.resident = front.resident;

@@ -25,6 +25,11 @@ bool DeviceLine::is_regular() const {
   return !host_sizes_.empty() && host_sizes_.front() == host_sizes_.back();
 }
 
+bool DeviceLine::is_symmetric(int unit) const {
+  const int host = largest_host();
+  return is_regular() && (host % unit == 0 || unit % host == 0);
+}
+
 std::vector<int> DeviceLine::positions(int tp, Side side) const {
   std::vector<int> positions;
   int begin = 0;

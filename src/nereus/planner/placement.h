@@ -21,6 +21,8 @@ class DeviceLine {
   int largest_host() const;
   // All hosts have equally many devices.
   bool is_regular() const;
+  // Units of so many devices cut all hosts alike: the back looks like the front to them.
+  bool is_symmetric(int unit) const;
   // Positions on the line in the order in which groups of `tp` devices take them: groups stay
   // within a host, so the last devices of a host may be left out.
   std::vector<int> positions(int tp, Side side) const;
