@@ -31,9 +31,11 @@ def add_choices(model, stages):
     ways, placed = [], []
     for stage in stages:
         mine = [[model.addVar(vtype="B") for _ in placement["variants"]] for placement in stage["placements"]]
-        model.addCons(quicksum(way for group in mine for way in group) == 1)
         ways.append(mine)
-        placed.append([quicksum(group) for group in mine])
+        placed.append([model.addVar(vtype="B") for _ in mine])
+        model.addCons(quicksum(placed[-1]) == 1)
+        for chosen, group in zip(placed[-1], mine):
+            model.addCons(quicksum(group) == chosen)
     return ways, placed
 
 
@@ -65,10 +67,11 @@ def add_memory(model, problem, ways, placed, pairs):
     stages = problem["stages"]
     devices = len(stages[0]["placements"][0]["ranks"])
     for position in range(devices):
-        resident = quicksum(rank_bytes(placement, placement["resident"], position) * chosen
-                            for stage, mine in zip(stages, placed)
-                            for placement, chosen in zip(stage["placements"], mine))
-        resident -= aliased(problem, pairs, position)
+        resident = model.addVar(lb=0)
+        model.addCons(resident == quicksum(rank_bytes(placement, placement["resident"], position) * chosen
+                                           for stage, mine in zip(stages, placed)
+                                           for placement, chosen in zip(stage["placements"], mine))
+                      - aliased(problem, pairs, position))
         for stage, mine in zip(stages, ways):
             transient = quicksum(rank_bytes(placement, variant["transient"], position) * way
                                  for placement, group in zip(stage["placements"], mine)
