@@ -70,7 +70,7 @@ def write_csv(rows, target):
                              *(scip.get(key) for key in ("time_s", "step_s", "lower_bound_s", "status"))])
 
 
-def draw(rows, target):
+def draw(rows, limit, target):
     import matplotlib
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
@@ -80,7 +80,8 @@ def draw(rows, target):
     for kind, style, label in (("colocated", "o-", "Nereus"), ("side_by_side", "o--", "Nereus, side by side too")):
         axis.loglog(devices, [row[kind]["selection_s"] for row in rows], style, label=label)
     solved = [row for row in rows if row["scip"]]
-    axis.loglog([row["devices"] for row in solved], [row["scip"]["time_s"] for row in solved], "s--", label="SCIP")
+    axis.loglog([row["devices"] for row in solved], [row["scip"]["time_s"] for row in solved], "s--",
+                label=f"SCIP, at most {limit:g} s")
     axis.plot([32, 1024], [PAPER[size]["selection_s"] for size in ("32", "1024")], "k*", label="paper")
     axis.plot([32, 1024], [PAPER[size]["scip_s"] for size in ("32", "1024")], "k^", label="paper: SCIP")
     axis.set_xlabel("GPUs")
@@ -115,7 +116,7 @@ def main():
     if arguments.scip_sizes:
         import pyscipopt
         record["versions"] |= {"pyscipopt": pyscipopt.__version__, "scip": str(pyscipopt.Model().version())}
-        draw(rows, arguments.output / "plan_search.png")
+        draw(rows, arguments.time_limit, arguments.output / "plan_search.png")
     (arguments.output / "plan_search.json").write_text(json.dumps(record, indent=1) + "\n")
     write_csv(rows, arguments.output / "plan_search.csv")
 

@@ -3,17 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
+
+#include "nereus/planner/side_options.h"
 
 namespace nereus {
 namespace {
-
-constexpr size_t kTraining = 0;
-constexpr size_t kGeneration = 1;
-constexpr Seconds kNever(std::numeric_limits<double>::infinity());
-
-// By stage: the times of its passes.
-using Passes = std::array<const std::vector<Seconds>*, Timeline::kMostStages>;
 
 // Times that differ by less are equal: the order of additions must not choose a plan.
 int64_t nanoseconds(Seconds time) { return std::llround(time.count() * 1e9); }
@@ -66,148 +60,6 @@ class Ranking {
   Seconds limit_ = kNever;
 };
 
-// A placement that may be part of a plan that fits.
-struct Option {
-  int placement = 0;
-  int first_variant = 0;       // faster ones never fit
-  Seconds time;                // of the first variant
-  int end_rank = -1;           // of the device at the placement's end of the line; -1: not in use
-  Bytes at_end;                // resident there
-  int devices = 0;             // from the end of the line to the last in use
-  std::vector<Seconds> least;  // by pass: the fastest of all variants that may fit
-};
-
-int end_rank(const Placement& placement) {
-  return placement.side == Side::kFront ? placement.ranks.front() : placement.ranks.back();
-}
-
-// The fastest variant from the option's first whose transient bytes fit at the end of the line, or
-// -1.
-int fastest(const Placement& placement, const Option& option, Bytes slack) {
-  for (size_t i = option.first_variant; i < placement.variants.size(); ++i) {
-    const Variant& variant = placement.variants[i];
-    if (option.end_rank < 0 || variant.transient[option.end_rank] <= slack) {
-      return static_cast<int>(i);
-    }
-  }
-  return -1;
-}
-
-void lower(std::vector<Seconds>& least, const std::vector<Seconds>& passes) {
-  least.resize(passes.size(), kNever);
-  for (size_t i = 0; i < passes.size(); ++i) least[i] = std::min(least[i], passes[i]);
-}
-
-// The options of a stage on one side of the line, by time.
-struct SideOptions {
-  std::vector<Option> options;
-  bool anchored = true;  // every option is on the device at its end of the line
-  // By devices: the least passes of the options that take no more.
-  std::vector<std::pair<int, std::vector<Seconds>>> least;
-
-  // Of options that take at most so many devices; nullptr: there are none.
-  const std::vector<Seconds>* least_within(int devices) const {
-    const auto beyond =
-        std::ranges::upper_bound(least, devices, {}, [](const auto& entry) { return entry.first; });
-    return beyond == least.begin() ? nullptr : &std::prev(beyond)->second;
-  }
-};
-
-// Weights that generation shares with training cost nothing.
-Bytes resident_at_end(size_t stage, const Placement& placement) {
-  const int rank = end_rank(placement);
-  return rank < 0 || stage == kGeneration ? Bytes() : placement.resident[rank];
-}
-
-Bytes least_at_end(const Problem& problem, size_t stage) {
-  Bytes least(std::numeric_limits<int64_t>::max());
-  for (const Placement& placement : problem.stages()[stage].placements) {
-    least = std::min(least, resident_at_end(stage, placement));
-  }
-  return least;
-}
-
-// `others`: what other stages hold at the end of the line at least.
-SideOptions side_options(const Problem& problem, size_t stage, Side side, Bytes others,
-                         Bytes usable) {
-  const std::vector<Placement>& placements = problem.stages()[stage].placements;
-  SideOptions found;
-  for (size_t i = 0; i < placements.size(); ++i) {
-    const Placement& placement = placements[i];
-    if (placement.side != side) continue;
-    Option option{.placement = static_cast<int>(i), .end_rank = end_rank(placement)};
-    option.first_variant =
-        fastest(placement, option, usable - others - resident_at_end(stage, placement));
-    if (option.first_variant < 0) continue;
-    option.time = placement.variants[option.first_variant].time;
-    option.devices =
-        side == Side::kFront ? placement.last + 1 : problem.devices() - placement.first;
-    found.anchored = found.anchored && option.end_rank >= 0;
-    if (option.end_rank >= 0) option.at_end = placement.resident[option.end_rank];
-    for (size_t v = option.first_variant; v < placement.variants.size(); ++v) {
-      lower(option.least, placement.variants[v].passes);
-    }
-    found.options.push_back(std::move(option));
-  }
-  std::ranges::stable_sort(found.options, {}, &Option::devices);
-  std::vector<Seconds> least;
-  for (const Option& option : found.options) {
-    lower(least, option.least);
-    if (!found.least.empty() && found.least.back().first == option.devices) found.least.pop_back();
-    found.least.emplace_back(option.devices, least);
-  }
-  std::ranges::stable_sort(found.options, {}, &Option::time);
-  return found;
-}
-
-// Least time of stages that run one after the other, given the bytes they may hold in all.
-class Completion {
- public:
-  // No stages.
-  Completion() : steps_{{Bytes(), Seconds()}} {}
-
-  // With one stage more. `bytes_of` says what an option holds at least.
-  template <class BytesOf>
-  Completion with(const std::vector<Option>& options, BytesOf bytes_of) const {
-    std::vector<Step> stage;
-    for (const Option& option : options) stage.push_back({bytes_of(option), option.time});
-    stage = frontier(std::move(stage));
-    Completion sum;
-    sum.steps_.clear();
-    for (const Step& a : stage) {
-      for (const Step& b : steps_) sum.steps_.push_back({a.bytes + b.bytes, a.time + b.time});
-    }
-    sum.steps_ = frontier(std::move(sum.steps_));
-    return sum;
-  }
-
-  Bytes least_bytes() const { return steps_.empty() ? Bytes() : steps_.front().bytes; }
-  Seconds least_time() const { return steps_.empty() ? kNever : steps_.back().time; }
-  Seconds least_time(Bytes usable) const {
-    const auto beyond = std::ranges::upper_bound(steps_, usable, {}, &Step::bytes);
-    return beyond == steps_.begin() ? kNever : std::prev(beyond)->time;
-  }
-
- private:
-  struct Step {
-    Bytes bytes;
-    Seconds time;
-  };
-  // By bytes, each faster than those before.
-  static std::vector<Step> frontier(std::vector<Step> steps) {
-    std::ranges::sort(steps, [](const Step& a, const Step& b) {
-      return a.bytes != b.bytes ? a.bytes < b.bytes : a.time < b.time;
-    });
-    std::vector<Step> kept;
-    for (const Step& step : steps) {
-      if (kept.empty() || step.time < kept.back().time) kept.push_back(step);
-    }
-    return kept;
-  }
-
-  std::vector<Step> steps_;
-};
-
 // Plans that place stage i at the back where bit i of `back` is set, and at the front elsewhere.
 class SideSearch {
  public:
@@ -221,6 +73,7 @@ class SideSearch {
         ranking_(ranking),
         options_(options),
         chosen_(stages_),
+        passes_(stages_),
         sharing_(stages_) {}
 
   // No plan is faster.
@@ -317,33 +170,30 @@ class SideSearch {
 
   // The critical path if the first `count` stages are as chosen and the others as fast as can be.
   Seconds critical_bound(size_t count, Seconds sync) {
-    Passes passes{};
-    for (size_t i = 0; i < count; ++i) passes[i] = &chosen_[i]->least;
+    for (size_t i = 0; i < count; ++i) passes_[i] = &chosen_[i]->least;
     find_sharing(count);
-    return open_bound(count, count, passes, sync);
+    return open_bound(count, count, sync);
   }
 
   // An open stage either avoids the devices that the chosen ones take at the other side, or shares
   // one with the stage that takes the most. (Where hosts differ there may be gaps to share.)
-  Seconds open_bound(size_t stage, size_t count, Passes& passes, Seconds sync) {
-    if (stage == stages_) {
-      return problem_.total(std::span(passes).first(stages_), sync, sharing_);
-    }
+  Seconds open_bound(size_t stage, size_t count, Seconds sync) {
+    if (stage == stages_) return problem_.total(passes_, sync, sharing_);
     size_t opposite = stages_;
     for (size_t i = 0; i < count && problem_.is_regular(); ++i) {
       if (side(i) == side(stage)) continue;
       if (opposite == stages_ || chosen_[i]->devices > chosen_[opposite]->devices) opposite = i;
     }
-    passes[stage] = &at(stage).least.back().second;
-    if (opposite == stages_) return open_bound(stage + 1, count, passes, sync);
+    passes_[stage] = &at(stage).least.back().second;
+    if (opposite == stages_) return open_bound(stage + 1, count, sync);
     sharing_[stage] |= StageSet{1} << opposite;
     sharing_[opposite] |= StageSet{1} << stage;
-    const Seconds sharing = open_bound(stage + 1, count, passes, sync);
+    const Seconds sharing = open_bound(stage + 1, count, sync);
     sharing_[stage] &= ~(StageSet{1} << opposite);
     sharing_[opposite] &= ~(StageSet{1} << stage);
-    passes[stage] = at(stage).least_within(problem_.devices() - chosen_[opposite]->devices);
-    if (passes[stage] == nullptr) return sharing;
-    return std::min(sharing, open_bound(stage + 1, count, passes, sync));
+    passes_[stage] = at(stage).least_within(problem_.devices() - chosen_[opposite]->devices);
+    if (passes_[stage] == nullptr) return sharing;
+    return std::min(sharing, open_bound(stage + 1, count, sync));
   }
 
   // Who certainly shares devices if the first `count` stages are as chosen.
@@ -407,7 +257,7 @@ class SideSearch {
 
   // The fastest combination; there is rarely more than one.
   void choose_variants(const std::vector<std::vector<int>>& fitting, Choice& variants, Seconds sync,
-                       Found& found) const {
+                       Found& found) {
     if (variants.size() < stages_) {
       for (int variant : fitting[variants.size()]) {
         variants.push_back(variant);
@@ -416,11 +266,10 @@ class SideSearch {
       }
       return;
     }
-    Passes passes{};
     for (size_t i = 0; i < stages_; ++i) {
-      passes[i] = &problem_.placement(i, found.placements[i]).variants[variants[i]].passes;
+      passes_[i] = &problem_.placement(i, found.placements[i]).variants[variants[i]].passes;
     }
-    const Seconds total = problem_.total(std::span(passes).first(stages_), sync, sharing_);
+    const Seconds total = problem_.total(passes_, sync, sharing_);
     if (total < found.total) {
       found.total = total;
       found.variants = variants;
@@ -436,6 +285,7 @@ class SideSearch {
   // By side and stage: of this stage and the later ones on that side.
   std::array<std::vector<Completion>, 2> completions_;
   std::vector<const Option*> chosen_;
+  std::vector<const std::vector<Seconds>*> passes_;  // by stage: their times
   std::vector<StageSet> sharing_;
 };
 
