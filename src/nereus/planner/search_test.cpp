@@ -292,7 +292,8 @@ void expect_exact(Case c, Bytes usable, const std::vector<Seconds>& expected) {
 
 TEST(Search, EqualsEnumerationOnRandomJobsAndClusters) {
   constexpr size_t kMostPlans = 5000;
-  for (int trial = 0, done = 0; done < trials(12); ++trial) {
+  // Number 900 has pipelines across hosts of three devices: the two ends of the line differ.
+  for (int trial = 890, done = 0; done < trials(12); ++trial) {
     Generator generator(trial);
     const Case c = generator.next();
     size_t plans = 1;
