@@ -20,6 +20,26 @@ target_link_libraries(nereus_torch INTERFACE ${TORCH_LIBRARIES})
 target_include_directories(nereus_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
 target_compile_definitions(nereus_torch INTERFACE AT_PER_OPERATOR_HEADERS)
 
+# With a CUDA build of PyTorch, ours is one as well.
+execute_process(
+  COMMAND ${NEREUS_PYTHON} -c "import torch; print(torch.version.cuda or 'OFF', end='')"
+  OUTPUT_VARIABLE NEREUS_CUDA)
+if(NEREUS_CUDA)
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 80 90)  # A100; H100, H200. Newer devices compile it when they load it
+  endif()
+  enable_language(CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  execute_process(  # the wheel brings NCCL, in a package of its own
+    COMMAND ${NEREUS_PYTHON} -c "import nvidia.nccl; print(nvidia.nccl.__path__[0], end='')"
+    OUTPUT_VARIABLE nccl_package ERROR_QUIET)
+  find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${nccl_package}/include REQUIRED)
+  find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${nccl_package}/lib REQUIRED)
+  add_library(nereus_nvidia INTERFACE)
+  target_include_directories(nereus_nvidia SYSTEM INTERFACE ${NCCL_INCLUDE_DIR})
+  target_link_libraries(nereus_nvidia INTERFACE CUDA::cudart ${NCCL_LIBRARY})
+endif()
+
 find_package(Threads REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(tl-expected REQUIRED)

@@ -1,6 +1,7 @@
 # Compiler settings that hold for every target.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_STANDARD 17)  # kernels; CMake learned late that nvcc knows C++20
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
@@ -11,10 +12,13 @@ endif()
 set(NEREUS_SANITIZE "" CACHE STRING "Sanitizers for -fsanitize=, e.g. address,undefined or thread")
 option(NEREUS_TESTS "Build the tests" ON)
 
-add_compile_options(-Wall -Wextra -Werror -Wno-missing-field-initializers)
+set(warnings -Wall -Wextra -Werror -Wno-missing-field-initializers)
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${warnings}>")
+add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
   # GCC 13 raises these falsely: inside libstdc++ at -O3, and for proxies returned by value.
-  add_compile_options(-Wno-array-bounds -Wno-stringop-overflow -Wno-dangling-reference)
+  add_compile_options(
+    "$<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds;-Wno-stringop-overflow;-Wno-dangling-reference>")
 endif()
 
 if(NEREUS_SANITIZE)

@@ -1,9 +1,20 @@
 # nereus_room(NAME [TORCH] [PYTHON] DEPS rooms…): one static library from every .cpp of the calling
-# folder, and one test program from its *_test.cpp. PCH_FROM shares a precompiled torch header.
+# folder, and one test program from its *_test.cpp. With a CUDA build of PyTorch, *_cuda.cpp and *.cu
+# are in it; without, *_no_cuda.cpp.
 function(nereus_room name)
   cmake_parse_arguments(ROOM "TORCH;PYTHON" "" "DEPS;LIBS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp
        ${CMAKE_CURRENT_SOURCE_DIR}/*/*.cpp)
+  file(GLOB without_cuda CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_no_cuda.cpp)
+  file(GLOB with_cuda CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_cuda.cpp
+       ${CMAKE_CURRENT_SOURCE_DIR}/*.cu)
+  list(REMOVE_ITEM with_cuda "" ${without_cuda})
+  list(REMOVE_ITEM sources "" ${without_cuda} ${with_cuda})
+  if(NEREUS_CUDA)
+    list(APPEND sources ${with_cuda})
+  else()
+    list(APPEND sources ${without_cuda})
+  endif()
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "_test\\.cpp$")
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
@@ -21,6 +32,9 @@ function(nereus_room name)
   target_link_libraries(${target} ${visibility} ${deps} ${ROOM_LIBS})
   if(ROOM_TORCH)
     target_link_libraries(${target} ${visibility} nereus_torch)
+    if(NEREUS_CUDA)
+      target_link_libraries(${target} ${visibility} nereus_nvidia)
+    endif()
     if(sources AND TARGET nereus_torch_pch)
       target_precompile_headers(${target} REUSE_FROM nereus_torch_pch)
     endif()

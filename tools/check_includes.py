@@ -8,9 +8,9 @@ import re
 import sys
 
 ORDER = """base model cluster plan workflow state cost transition planner job controller
-           comm data bridge nn engine rl live observe config driver cli""".split()
+           cuda comm data bridge nn engine rl live observe config driver cli""".split()
 PURE = set(ORDER[: ORDER.index("controller") + 1])
-RUNTIME = {"comm", "data", "bridge", "nn", "engine", "rl", "live"}
+RUNTIME = {"cuda", "comm", "data", "bridge", "nn", "engine", "rl", "live"}
 TORCH = re.compile(r"(torch|ATen|c10|pybind11)/")
 # Clocks, threads and I/O; base/log is the one place of a pure room that talks to the world.
 WORLD = {"chrono", "thread", "mutex", "atomic", "condition_variable", "fstream", "iostream", "filesystem"}

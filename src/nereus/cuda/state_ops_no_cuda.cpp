@@ -1,0 +1,24 @@
+#include "nereus/base/error.h"
+#include "nereus/cuda/state_ops.h"
+
+namespace nereus::cuda {
+
+namespace {
+
+constexpr const char* kAbsent = "this build of nereus has no CUDA";
+
+}  // namespace
+
+int device_count() { return 0; }
+
+void add_hash(const at::Tensor&, const Box&, std::span<const int64_t>, const at::Tensor&) {
+  throw Error(ErrorCode::kInternal, kAbsent);
+}
+
+void Copies::add(const at::Tensor&, const at::Tensor&) {
+  throw Error(ErrorCode::kInternal, kAbsent);
+}
+
+void Copies::enqueue() {}
+
+}  // namespace nereus::cuda
