@@ -10,6 +10,31 @@ namespace {
 
 bool holds_state(Pass pass) { return pass != Pass::kReward && pass != Pass::kAdvantage; }
 
+Workflow actor_workflow(const char* algorithm, bool with_critic, bool with_reference) {
+  constexpr ModelStage kGenerator{Role::kActor, Stage::kGeneration};
+  constexpr ModelStage kActor{Role::kActor, Stage::kTraining};
+  constexpr ModelStage kCritic{Role::kCritic, Stage::kTraining};
+  constexpr ModelStage kReference{Role::kReference, Stage::kInference};
+  Workflow workflow{.algorithm = algorithm};
+  const auto add = [&](const char* name, Pass pass, ModelStage runs_on,
+                       const std::vector<int>& after) {
+    const int node = static_cast<int>(workflow.nodes.size());
+    workflow.nodes.push_back({name, pass, runs_on});
+    for (int before : after) workflow.edges.emplace_back(before, node);
+    return node;
+  };
+  const int gen = add("gen", Pass::kGenerate, kGenerator, {});
+  std::vector<int> experience = {add("old_log_prob", Pass::kLogProbs, kActor, {gen})};
+  if (with_reference) experience.push_back(add("ref", Pass::kLogProbs, kReference, {gen}));
+  if (with_critic) experience.push_back(add("values", Pass::kValues, kCritic, {gen}));
+  experience.push_back(add("reward", Pass::kReward, {}, {gen}));
+  const int adv = add("adv", Pass::kAdvantage, {}, experience);
+  if (with_critic) add("update_critic", Pass::kTrain, kCritic, {adv});
+  const int update_actor = add("update_actor", Pass::kTrain, kActor, {adv});
+  add("update_weights", Pass::kSyncWeights, kGenerator, {update_actor});
+  return workflow;
+}
+
 }  // namespace
 
 std::string to_string(Pass pass) {
@@ -33,30 +58,11 @@ std::string to_string(Pass pass) {
 }
 
 Workflow ppo_workflow(bool with_reference) {
-  constexpr ModelStage kGenerator{Role::kActor, Stage::kGeneration};
-  constexpr ModelStage kActor{Role::kActor, Stage::kTraining};
-  constexpr ModelStage kCritic{Role::kCritic, Stage::kTraining};
-  Workflow workflow{.algorithm = "gae"};
-  const auto add = [&](const char* name, Pass pass, ModelStage runs_on,
-                       const std::vector<int>& after) {
-    const int node = static_cast<int>(workflow.nodes.size());
-    workflow.nodes.push_back({name, pass, runs_on});
-    for (int before : after) workflow.edges.emplace_back(before, node);
-    return node;
-  };
-  const int gen = add("gen", Pass::kGenerate, kGenerator, {});
-  std::vector<int> experience = {add("old_log_prob", Pass::kLogProbs, kActor, {gen})};
-  if (with_reference) {
-    constexpr ModelStage kReference{Role::kReference, Stage::kInference};
-    experience.push_back(add("ref", Pass::kLogProbs, kReference, {gen}));
-  }
-  experience.push_back(add("values", Pass::kValues, kCritic, {gen}));
-  experience.push_back(add("reward", Pass::kReward, {}, {gen}));
-  const int adv = add("adv", Pass::kAdvantage, {}, experience);
-  add("update_critic", Pass::kTrain, kCritic, {adv});
-  const int update_actor = add("update_actor", Pass::kTrain, kActor, {adv});
-  add("update_weights", Pass::kSyncWeights, kGenerator, {update_actor});
-  return workflow;
+  return actor_workflow("gae", /*with_critic=*/true, with_reference);
+}
+
+Workflow grpo_workflow(bool with_reference) {
+  return actor_workflow("grpo", /*with_critic=*/false, with_reference);
 }
 
 std::vector<ModelStage> model_stages(const Workflow& workflow) {
@@ -65,6 +71,12 @@ std::vector<ModelStage> model_stages(const Workflow& workflow) {
     if (holds_state(node.pass)) stages.insert(node.runs_on);
   }
   return {stages.begin(), stages.end()};
+}
+
+std::vector<ModelStage> trained_stages(const Workflow& workflow) {
+  std::vector<ModelStage> stages = model_stages(workflow);
+  std::erase_if(stages, [](ModelStage it) { return it.stage != Stage::kTraining; });
+  return stages;
 }
 
 Workflow between_syncs(Workflow workflow) {

@@ -22,7 +22,7 @@ struct WorkflowNode {
 };
 
 struct Workflow {
-  std::string algorithm;  // "gae" (PPO)
+  std::string algorithm;  // verl's adv_estimator: "gae" (PPO), "grpo"
   std::vector<WorkflowNode> nodes;
   std::vector<std::pair<int, int>> edges;  // from → to, indices into nodes
   // One step off-policy: the next batch is generated while this one is trained on, and both are
@@ -34,9 +34,13 @@ struct Workflow {
 // gen → {old_log_prob, ref, values, reward} → adv → {update_critic, update_actor}, and
 // update_actor → update_weights (which runs on the actor's generation units).
 Workflow ppo_workflow(bool with_reference);
+// The same without a critic: advantages are relative to the other responses to a prompt.
+Workflow grpo_workflow(bool with_reference);
 
 // The model-stages that hold state: what a plan must place. Sorted.
 std::vector<ModelStage> model_stages(const Workflow& workflow);
+// Those with an optimizer: what a checkpoint is made of. Sorted.
+std::vector<ModelStage> trained_stages(const Workflow& workflow);
 // What runs between two weight synchronisations, as a graph without cycles: the workflow itself if
 // it is synchronous. Else nothing waits for generation but the synchronisation.
 Workflow between_syncs(Workflow workflow);

@@ -28,6 +28,16 @@ TEST(Workflow, PpoStepInOrder) {
                           "update_actor", "update_weights"));
 }
 
+TEST(Workflow, GrpoStepHasNoCritic) {
+  EXPECT_THAT(
+      names_in_order(grpo_workflow(true)),
+      ElementsAre("gen", "old_log_prob", "ref", "reward", "adv", "update_actor", "update_weights"));
+  EXPECT_THAT(model_stages(grpo_workflow(false)),
+              ElementsAre(ModelStage{Role::kActor, Stage::kGeneration},
+                          ModelStage{Role::kActor, Stage::kTraining}));
+  EXPECT_EQ(grpo_workflow(false).algorithm, "grpo");
+}
+
 TEST(Workflow, PlacesOnlyWhatHoldsState) {
   EXPECT_THAT(model_stages(ppo_workflow(true)),
               ElementsAre(ModelStage{Role::kActor, Stage::kGeneration},
@@ -35,6 +45,9 @@ TEST(Workflow, PlacesOnlyWhatHoldsState) {
                           ModelStage{Role::kCritic, Stage::kTraining},
                           ModelStage{Role::kReference, Stage::kInference}));
   EXPECT_EQ(model_stages(ppo_workflow(false)).size(), 3u);
+  EXPECT_THAT(trained_stages(ppo_workflow(true)),
+              ElementsAre(ModelStage{Role::kActor, Stage::kTraining},
+                          ModelStage{Role::kCritic, Stage::kTraining}));
 }
 
 TEST(Workflow, OrderIsStableAndRefusesCycles) {
