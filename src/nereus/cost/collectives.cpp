@@ -1,7 +1,6 @@
 #include "nereus/cost/collectives.h"
 
 #include <algorithm>
-#include <map>
 
 namespace nereus {
 namespace {
@@ -28,11 +27,28 @@ LinkUse link_between(const Cluster& cluster, DeviceId from, DeviceId to, int str
   return sender.spec.bandwidth < receiver.spec.bandwidth ? sender : receiver;
 }
 
-LinkUse ring_link(const Cluster& cluster, std::span<const DeviceId> devices, int rings) {
-  if (devices.empty()) return {cluster.local};
-  std::map<int, int> members;  // on each host
-  for (DeviceId device : devices) ++members[device.host];
-  if (members.size() == 1) return {devices.size() < 2 ? cluster.local : cluster.in_host};
+HostCounts count_by_host(std::span<const DeviceId> devices) {
+  HostCounts counts;
+  for (DeviceId device : devices) {
+    if (counts.empty() || counts.back().first != device.host) counts.emplace_back(device.host, 0);
+    ++counts.back().second;
+  }
+  std::ranges::sort(counts);
+  size_t last = 0;
+  for (size_t i = 1; i < counts.size(); ++i) {
+    if (counts[i].first == counts[last].first) {
+      counts[last].second += counts[i].second;
+    } else {
+      counts[++last] = counts[i];
+    }
+  }
+  if (!counts.empty()) counts.resize(last + 1);
+  return counts;
+}
+
+LinkUse ring_link(const Cluster& cluster, const HostCounts& members, int rings) {
+  if (members.empty()) return {cluster.local};
+  if (members.size() == 1) return {members[0].second < 2 ? cluster.local : cluster.in_host};
   LinkUse slowest{cluster.between_hosts, true};
   slowest.spec.bandwidth = cluster.in_host.bandwidth;
   for (const auto& [host, count] : members) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "nereus/cluster/cluster.h"
 #include "nereus/cost/operations.h"
@@ -18,9 +20,12 @@ struct LinkUse {
 LinkUse far_link(const Cluster& cluster, int host, int streams);
 // From one device to another. Between hosts `streams` share the NIC of a host.
 LinkUse link_between(const Cluster& cluster, DeviceId from, DeviceId to, int streams = 1);
-// What a ring over `devices` gets. Between hosts the members on one host use their ways through its
+// How many of the devices each host has, by host.
+using HostCounts = std::vector<std::pair<int, int>>;
+HostCounts count_by_host(std::span<const DeviceId> devices);
+// What a ring over devices gets. Between hosts the members on one host use their ways through its
 // network side by side, and `rings` share it. cluster.local for fewer than two devices.
-LinkUse ring_link(const Cluster& cluster, std::span<const DeviceId> devices, int rings = 1);
+LinkUse ring_link(const Cluster& cluster, const HostCounts& members, int rings = 1);
 
 // Ring algorithms over n ranks, S = bytes of the whole buffer on each rank:
 // all-reduce 2(n-1)/n · S / bandwidth + 2(n-1) · latency; all-gather (n-1)/n · S / bandwidth +

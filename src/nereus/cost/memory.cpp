@@ -9,7 +9,7 @@
 namespace nereus {
 namespace {
 
-// Measured on H100 and A100: about half a GiB of context, and a quarter for the buffers of each of
+// Estimates, not measurements: half a GiB of context, and a quarter for the buffers of each of
 // three communicators (TP, PP, DP).
 constexpr Bytes kAcceleratorRuntime{5 * (int64_t{1} << 28)};
 constexpr double kAcceleratorFragmentation = 0.05;
@@ -23,45 +23,47 @@ MemoryEntry state_entry(const StagePlan& stage, const char* component, int64_t e
           .state = true};
 }
 
-std::vector<MemoryEntry> state_entries(const StagePlan& stage, const ModelUse& model,
-                                       int64_t weights, int64_t optimizer) {
-  const int64_t size = size_of(model.weights).count();
-  std::vector<MemoryEntry> entries = {state_entry(stage, "weights", weights, size)};
-  if (stage.model_stage.stage != Stage::kTraining) return entries;
-  if (size < 4) entries.push_back(state_entry(stage, "master", optimizer, 4));
-  entries.push_back(state_entry(stage, "moments", optimizer, 2 * std::max<int64_t>(4, size)));
+// All that the rank at `index` of a unit needs on its device.
+std::vector<MemoryEntry> rank_entries(const StagePlan& stage, const StateElements& elements,
+                                      const JobSpec& job, int index) {
+  const DType type = job.models.at(stage.model_stage.role).weights;
+  const StateWidths width = state_widths(type, stage.model_stage.stage);
+  const int64_t weights = elements.weights[size_t(index)];
+  const int64_t optimizer = elements.optimizer[size_t(index)];
+  std::vector<MemoryEntry> entries = {state_entry(stage, "weights", weights, width.weights)};
+  if (width.master > 0) entries.push_back(state_entry(stage, "master", optimizer, width.master));
+  if (width.moments > 0) entries.push_back(state_entry(stage, "moments", optimizer, width.moments));
+  for (NamedBytes& need : transient(stage, job, index, weights)) {
+    entries.push_back({.model_stage = stage.model_stage,
+                       .component = std::move(need.component),
+                       .bytes = need.bytes});
+  }
   return entries;
 }
 
-// True if generation on `device` may use the bytes of the actor's training weights.
-bool aliased(const StagePlan& generation, const std::vector<DeviceId>& unit, DeviceId device,
-             const StagePlan* training) {
-  if (training == nullptr || training->layout != generation.layout) return false;
-  const Emu mine{generation.model_stage, generation.layout, unit};
-  return std::ranges::any_of(training->units, [&](const std::vector<DeviceId>& theirs) {
-    return same_shards(mine, {training->model_stage, training->layout, theirs}, device);
-  });
+// The rank of actor training on each device whose bytes generation of the same rank may use.
+using TrainingRanks = std::map<DeviceId, int>;
+
+TrainingRanks shared_ranks(const StagePlan& training, const StagePlan& generation) {
+  TrainingRanks ranks;
+  if (training.layout != generation.layout || training.offload || generation.offload) return ranks;
+  for (const std::vector<DeviceId>& unit : training.units) {
+    for (size_t i = 0; i < unit.size(); ++i) ranks[unit[i]] = static_cast<int>(i);
+  }
+  return ranks;
 }
 
 void append_stage(std::vector<MemoryEntry>& all, const StagePlan& stage, const JobSpec& job,
-                  const StagePlan* aliasing) {
-  const ModelUse& model = job.models.at(stage.model_stage.role);
-  const std::vector<int64_t> weights = weight_elements(model.spec, stage.layout);
-  const std::vector<int64_t> optimizer =
-      part_elements(model.spec, stage.layout, StatePart::kOptimizer);
+                  const TrainingRanks& shared) {
+  const StateElements elements = state_elements(job.model(stage.model_stage.role), stage.layout);
   for (int index = 0; index < stage.layout.devices(); ++index) {
-    const size_t rank = static_cast<size_t>(index);
-    std::vector<MemoryEntry> entries = state_entries(stage, model, weights[rank], optimizer[rank]);
-    for (NamedBytes& need : transient(stage, job, index)) {
-      entries.push_back({.model_stage = stage.model_stage,
-                         .component = std::move(need.component),
-                         .bytes = need.bytes});
-    }
+    const std::vector<MemoryEntry> entries = rank_entries(stage, elements, job, index);
     for (const std::vector<DeviceId>& unit : stage.units) {
-      const DeviceId device = unit.at(rank);
-      const bool shared = aliased(stage, unit, device, aliasing);
+      const DeviceId device = unit.at(size_t(index));
+      const auto there = shared.find(device);
+      const bool is_shared = there != shared.end() && there->second == index;
       for (MemoryEntry entry : entries) {
-        if (entry.state && shared) continue;
+        if (entry.state && is_shared) continue;
         entry.device = device;
         all.push_back(entry);
         if (!entry.state || entry.resident) continue;
@@ -73,6 +75,11 @@ void append_stage(std::vector<MemoryEntry>& all, const StagePlan& stage, const J
   }
 }
 
+// What an entry counts for.
+Bytes calibrated(const MemoryEntry& entry, double factor) {
+  return entry.state ? entry.bytes : entry.bytes * factor;
+}
+
 // What each model-stage's passes need on each device.
 using PassBytes = std::map<DeviceId, std::map<ModelStage, Bytes>>;
 
@@ -80,7 +87,7 @@ PassBytes pass_bytes(const std::vector<MemoryEntry>& entries, double factor) {
   PassBytes sums;
   for (const MemoryEntry& entry : entries) {
     if (entry.resident) continue;
-    sums[entry.device][entry.model_stage] += entry.state ? entry.bytes : entry.bytes * factor;
+    sums[entry.device][entry.model_stage] += calibrated(entry, factor);
   }
   return sums;
 }
@@ -134,8 +141,10 @@ MemoryPrediction predict_memory(const Plan& plan, const JobSpec& job,
   MemoryPrediction prediction;
   const StagePlan* training = find(plan, {Role::kActor, Stage::kTraining});
   for (const StagePlan& stage : plan.stages) {
-    const bool may_alias = stage.model_stage == ModelStage{Role::kActor, Stage::kGeneration};
-    append_stage(prediction.entries, stage, job, may_alias ? training : nullptr);
+    const bool may_alias =
+        training != nullptr && stage.model_stage == ModelStage{Role::kActor, Stage::kGeneration};
+    append_stage(prediction.entries, stage, job,
+                 may_alias ? shared_ranks(*training, stage) : TrainingRanks());
   }
   for (const MemoryEntry& entry : prediction.entries) {
     prediction.resident[entry.device] += entry.resident ? entry.bytes : Bytes();
@@ -145,6 +154,20 @@ MemoryPrediction predict_memory(const Plan& plan, const JobSpec& job,
     prediction.peak[device] += passes.at(*largest_pass(passes));
   }
   return prediction;
+}
+
+std::vector<RankBytes> rank_bytes(const StagePlan& stage, const StateElements& elements,
+                                  const JobSpec& job, const Calibration& calibration) {
+  std::vector<RankBytes> ranks;
+  for (int index = 0; index < stage.layout.devices(); ++index) {
+    RankBytes& rank = ranks.emplace_back();
+    for (const MemoryEntry& entry : rank_entries(stage, elements, job, index)) {
+      (entry.resident ? rank.resident : rank.passing) +=
+          calibrated(entry, calibration.memory_factor());
+      if (entry.state && !entry.resident) rank.parked += entry.bytes;
+    }
+  }
+  return ranks;
 }
 
 RuntimeMemory runtime_memory(const DeviceSpec& device) {

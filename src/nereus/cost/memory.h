@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "nereus/cost/calibration.h"
+#include "nereus/cost/site.h"
 #include "nereus/state/emu.h"
 
 namespace nereus {
@@ -30,10 +31,20 @@ struct MemoryPrediction {
 };
 
 // Generation weights cost nothing where same_shards() with a training unit of the actor holds on
-// that device (they are aliased), and no reference/critic sharing is assumed. State of a stage with
-// `offload` is on its devices only while its passes run.
+// that device and neither waits in host memory (they are aliased), and no reference/critic sharing
+// is assumed. State of a stage with `offload` is on its devices only while its passes run.
 MemoryPrediction predict_memory(const Plan& plan, const JobSpec& job,
                                 const Calibration& calibration);
+
+// What one rank of a unit needs on its device, calibrated; nothing is aliased.
+struct RankBytes {
+  Bytes resident;
+  Bytes passing;  // more, while the model-stage's passes run
+  Bytes parked;   // in the memory of its host
+};
+// By rank.
+std::vector<RankBytes> rank_bytes(const StagePlan& stage, const StateElements& elements,
+                                  const JobSpec& job, const Calibration& calibration);
 
 // What the runtime of a kind of device takes besides the plan's tensors: none on "cpu"; on an
 // accelerator its context, library workspaces and communicator buffers, and the share by which a

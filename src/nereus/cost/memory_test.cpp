@@ -114,7 +114,7 @@ TEST(Memory, EarlyPipelineStagesKeepMoreMicroBatchesAlive) {
   const JobSpec job = large_job();
   const StagePlan stage = stage_on_host(kActorTraining, {1, 4}, 1, 4);
   const auto activations = [&](int index) {
-    for (const NamedBytes& need : training_transient(stage, job, index)) {
+    for (const NamedBytes& need : transient(stage, job, index, 0)) {
       if (need.component == "activations") return need.bytes;
     }
     return Bytes();

@@ -80,9 +80,8 @@ class Components {
   std::vector<NamedBytes> list_;
 };
 
-}  // namespace
-
-std::vector<NamedBytes> training_transient(const StagePlan& stage, const JobSpec& job, int index) {
+std::vector<NamedBytes> training_transient(const StagePlan& stage, const JobSpec& job, int index,
+                                           int64_t weights) {
   const RankShape shape(stage, job, index);
   const Layout layout = stage.layout;
   const MicroBatches batches = micro_batches(job.workload.mini_batch, stage);
@@ -92,8 +91,7 @@ std::vector<NamedBytes> training_transient(const StagePlan& stage, const JobSpec
 
   Components components;
   // One flat buffer, there during the training pass only, in the precision of the master copy.
-  components.add("gradients", double(weight_elements(shape.model.spec, layout)[size_t(index)]) *
-                                  shape.logit_size);
+  components.add("gradients", double(weights) * shape.logit_size);
   const double full = kept_elements(shape.width);
   const double kept = alive * shape.blocks * (stage.recompute ? shape.width.sequence : full);
   const double responses = shape.last ? double(batches.size * job.workload.response_limit) : 0;
@@ -123,8 +121,8 @@ std::vector<NamedBytes> inference_transient(const StagePlan& stage, const JobSpe
   return components.take();
 }
 
-std::vector<NamedBytes> generation_transient(const StagePlan& stage, const JobSpec& job,
-                                             int index) {
+std::vector<NamedBytes> generation_transient(const StagePlan& stage, const JobSpec& job, int index,
+                                             int64_t weights) {
   const RankShape shape(stage, job, index);
   const ModelSpec& spec = shape.model.spec;
   const double sequences = double(ceil_div(job.workload.samples, stage.dp()));
@@ -141,22 +139,24 @@ std::vector<NamedBytes> generation_transient(const StagePlan& stage, const JobSp
   }
   // Weights arrive in chunks of about one block before there is a cache, so only what exceeds the
   // rest adds to the peak.
-  const double chunk = double(weight_elements(spec, stage.layout)[size_t(index)]) /
-                       std::max(1.0, shape.blocks) * shape.size;
+  const double chunk = double(weights) / std::max(1.0, shape.blocks) * shape.size;
   components.add("staging", chunk - components.sum());
   return components.take();
 }
 
-std::vector<NamedBytes> transient(const StagePlan& stage, const JobSpec& job, int index) {
+}  // namespace
+
+std::vector<NamedBytes> transient(const StagePlan& stage, const JobSpec& job, int index,
+                                  int64_t weights) {
   switch (stage.model_stage.stage) {
     case Stage::kGeneration:
-      return generation_transient(stage, job, index);
+      return generation_transient(stage, job, index, weights);
     case Stage::kInference:
       return inference_transient(stage, job, index);
     case Stage::kTraining:
       break;
   }
-  return training_transient(stage, job, index);
+  return training_transient(stage, job, index, weights);
 }
 
 }  // namespace nereus

@@ -14,13 +14,10 @@ struct NamedBytes {
   Bytes bytes;            // > 0
 };
 
-// Uncalibrated. Training covers the inference passes on the same units, which need less. Staging is
-// the buffer of one chunk for the weights that generation units receive.
-std::vector<NamedBytes> training_transient(const StagePlan& stage, const JobSpec& job, int index);
-std::vector<NamedBytes> inference_transient(const StagePlan& stage, const JobSpec& job, int index);
-std::vector<NamedBytes> generation_transient(const StagePlan& stage, const JobSpec& job, int index);
-
-// The one of these that the stage calls for.
-std::vector<NamedBytes> transient(const StagePlan& stage, const JobSpec& job, int index);
+// Of the rank at `index` of a unit, which holds so many elements of `weights`. Uncalibrated.
+// Training covers the inference passes on the same units, which need less. Staging is the buffer of
+// one chunk for the weights that generation units receive.
+std::vector<NamedBytes> transient(const StagePlan& stage, const JobSpec& job, int index,
+                                  int64_t weights);
 
 }  // namespace nereus

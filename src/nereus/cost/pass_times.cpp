@@ -109,8 +109,7 @@ Work pipeline_work(const UnitView& unit, MicroBatches batches, PassShape shape) 
 }
 
 Operations optimizer_work(const UnitView& unit) {
-  const int64_t fullest =
-      std::ranges::max(part_elements(unit.model->spec, unit.stage->layout, StatePart::kOptimizer));
+  const int64_t fullest = std::ranges::max(unit.elements->optimizer);
   return traffic(unit, OpClass::kOptimizer, kOptimizerPasses * kSinglePrecision * double(fullest));
 }
 

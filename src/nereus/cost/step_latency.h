@@ -8,6 +8,7 @@
 
 #include "nereus/cost/calibration.h"
 #include "nereus/cost/operations.h"
+#include "nereus/cost/site.h"
 #include "nereus/state/emu.h"
 
 namespace nereus {
@@ -46,8 +47,11 @@ StepLatency predict_step(const Plan& plan, const JobSpec& job, const Cluster& cl
 // stages do, not as kPipelineComm.
 Work ideal_node_work(const WorkflowNode& node, const Plan& plan, const JobSpec& job,
                      const Cluster& cluster);
-// Its times by what a worker's clock tells apart: exposed so that calibration compares like with
-// like.
+// The same of a pass on the devices of its model-stage.
+Work ideal_pass_work(const WorkflowNode& node, const StagePlan& stage, const Site& site,
+                     const JobSpec& job, const Cluster& cluster);
+// A node's times by what a worker's clock tells apart: exposed so that calibration compares like
+// with like.
 ClassTimes ideal_node_times(const WorkflowNode& node, const Plan& plan, const JobSpec& job,
                             const Cluster& cluster);
 

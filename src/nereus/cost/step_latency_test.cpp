@@ -50,9 +50,9 @@ TEST(Collectives, DevicesOfAHostShareItsNetwork) {
   EXPECT_FALSE(link_between(cluster, {0, 0}, {0, 1}, 8).far);
   // Two members of a ring on each host use two of the NICs, but two rings of four share four.
   const std::vector<DeviceId> ring = {{0, 0}, {0, 1}, {1, 0}, {1, 1}};
-  EXPECT_TRUE(ring_link(cluster, ring).far);
-  EXPECT_DOUBLE_EQ(ring_link(cluster, ring).spec.bandwidth, 2 * alone);
-  EXPECT_DOUBLE_EQ(ring_link(cluster, ring, 4).spec.bandwidth, alone);
+  EXPECT_TRUE(ring_link(cluster, count_by_host(ring)).far);
+  EXPECT_DOUBLE_EQ(ring_link(cluster, count_by_host(ring)).spec.bandwidth, 2 * alone);
+  EXPECT_DOUBLE_EQ(ring_link(cluster, count_by_host(ring), 4).spec.bandwidth, alone);
 }
 
 TEST(Latency, LargeModelsNeedSixFlopsPerParameterAndToken) {

@@ -10,7 +10,8 @@ constexpr double kOperatorsPerBlock = 30;
 
 LinkUse tensor_link(const UnitView& unit, int pp_rank) {
   const int tp = unit.stage->layout.tp;
-  return ring_link(*unit.cluster, unit.devices.subspan(size_t(pp_rank) * tp, tp), tp);
+  return ring_link(*unit.cluster, count_by_host(unit.devices.subspan(size_t(pp_rank) * tp, tp)),
+                   tp);
 }
 
 }  // namespace

@@ -3,8 +3,7 @@
 
 #include <span>
 
-#include "nereus/cost/collectives.h"
-#include "nereus/cost/shape.h"
+#include "nereus/cost/site.h"
 
 namespace nereus {
 
@@ -13,6 +12,7 @@ struct UnitView {
   const StagePlan* stage = nullptr;
   std::span<const DeviceId> devices;  // of the unit, in rank order
   const ModelUse* model = nullptr;
+  const StateElements* elements = nullptr;
   const JobSpec* job = nullptr;
   const Cluster* cluster = nullptr;
   double share = 1;  // of peak speed: devices that share cores slow each other down

@@ -138,56 +138,40 @@ class Predictor {
 
   Placement placement(Layout layout, int dp, Side side) const {
     Placement placement = placed(layout, dp, side);
-    Plan alone{{placement.stage}};
-    StagePlan& stage = alone.stages.front();
+    const Site site = site_of(placement.stage, job_, cluster_);
+    StagePlan stage = placement.stage;
     for (int size : micro_batches(ceil_div(job_.workload.samples, dp))) {
       for (bool recompute : {false, true}) {
         const bool may = options_.allow_recompute && model_stage_.stage == Stage::kTraining;
         if (recompute && !may) continue;
         stage.micro_batch = size;
         stage.recompute = recompute;
-        placement.variants.push_back(variant(alone));
+        placement.variants.push_back(variant(stage, site));
       }
     }
     keep_frontier(placement.variants);
-    placement.resident = by_rank(memory(stage).resident, stage);
+    for (const RankBytes& rank : rank_bytes(stage, site.elements, job_, calibration_)) {
+      placement.resident.push_back(rank.resident);
+    }
     placement.most_resident = std::ranges::max(placement.resident);
     return placement;
   }
 
-  Variant variant(const Plan& alone) const {
-    const StagePlan& stage = alone.stages.front();
+  Variant variant(const StagePlan& stage, const Site& site) const {
     Variant variant{.micro_batch = stage.micro_batch, .recompute = stage.recompute};
     variant.is_current = current_ != nullptr && current_->layout == stage.layout &&
                          current_->dp() == stage.dp() && current_->recompute == stage.recompute &&
                          current_->micro_batch == stage.micro_batch;
     for (int node : nodes_) {
-      const Work work = ideal_node_work(job_.workflow.nodes[node], alone, job_, cluster_);
+      const Work work = ideal_pass_work(job_.workflow.nodes[node], stage, site, job_, cluster_);
       variant.passes.push_back(predicted_time(work, calibration_));
       variant.time += variant.passes.back();
     }
-    const MemoryPrediction bytes = memory(stage);
-    variant.transient = by_rank(bytes.peak, stage);
-    const std::vector<Bytes> resident = by_rank(bytes.resident, stage);
-    for (size_t i = 0; i < resident.size(); ++i) variant.transient[i] -= resident[i];
+    for (const RankBytes& rank : rank_bytes(stage, site.elements, job_, calibration_)) {
+      variant.transient.push_back(rank.passing);
+    }
     variant.most_transient = std::ranges::max(variant.transient);
     return variant;
-  }
-
-  // Of the first unit with its share of the batch: the units are alike.
-  MemoryPrediction memory(StagePlan stage) const {
-    JobSpec share = job_;
-    share.workload.samples = ceil_div(job_.workload.samples, stage.dp());
-    share.workload.mini_batch = ceil_div(job_.workload.mini_batch, stage.dp());
-    stage.units.resize(1);
-    return predict_memory({{stage}}, share, calibration_);
-  }
-
-  static std::vector<Bytes> by_rank(const std::map<DeviceId, Bytes>& bytes,
-                                    const StagePlan& stage) {
-    std::vector<Bytes> ranks;
-    for (DeviceId device : stage.units.front()) ranks.push_back(bytes.at(device));
-    return ranks;
   }
 
   // Fastest first, and of equally fast ones that of the current plan; a slower one stays only if it
