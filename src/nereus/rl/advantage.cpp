@@ -1,6 +1,8 @@
 #include "nereus/rl/advantage.h"
 
 #include <cmath>
+#include <map>
+#include <numeric>
 #include <utility>
 
 #include "nereus/base/error.h"
@@ -10,6 +12,7 @@ namespace nereus {
 namespace {
 
 constexpr double kWhitenEpsilon = 1e-8;
+constexpr double kGroupEpsilon = 1e-6;
 
 // Calls visit(advantage) for every token of every sample.
 template <class Samples, class Visit>
@@ -19,7 +22,29 @@ void for_each_advantage(Samples& experience, Visit visit) {
   }
 }
 
+struct Moments {
+  double mean = 0;
+  double std = 1;
+};
+
+// Those of a lone number are 0 and 1: it stays as it is.
+Moments moments_of(const std::vector<double>& numbers) {
+  const auto count = static_cast<double>(numbers.size());
+  if (count < 2) return {};
+  const double mean = std::accumulate(numbers.begin(), numbers.end(), 0.0) / count;
+  double squares = 0;
+  for (const double number : numbers) squares += (number - mean) * (number - mean);
+  return {mean, std::sqrt(squares / (count - 1))};
+}
+
 }  // namespace
+
+AdvantageEstimator parse_advantage_estimator(const std::string& name) {
+  if (name == "gae") return AdvantageEstimator::kGae;
+  if (name == "grpo") return AdvantageEstimator::kGrpo;
+  throw Error(ErrorCode::kInvalidInput,
+              "unknown advantage estimator \"" + name + "\": must be gae (PPO) or grpo");
+}
 
 void gae(Sample& sample, double gamma, double lambda) {
   const std::vector<bool> mask(sample.rewards.size(), true);
@@ -66,6 +91,19 @@ void whiten_advantages(Experience& experience) {
   const double scale = 1 / std::sqrt(squares / (tokens - 1) + kWhitenEpsilon);
   for_each_advantage(experience,
                      [&](double& advantage) { advantage = (advantage - mean) * scale; });
+}
+
+void group_advantages(Experience& experience, bool by_std) {
+  const auto total = [](const Sample& sample) {
+    return std::accumulate(sample.rewards.begin(), sample.rewards.end(), 0.0);
+  };
+  std::map<int64_t, std::vector<double>> groups;
+  for (const Sample& sample : experience) groups[sample.prompt_index].push_back(total(sample));
+  for (Sample& sample : experience) {
+    const auto [mean, std] = moments_of(groups.at(sample.prompt_index));
+    const double scale = by_std ? 1 / (std + kGroupEpsilon) : 1;
+    sample.advantages.assign(sample.rewards.size(), (total(sample) - mean) * scale);
+  }
 }
 
 }  // namespace nereus

@@ -82,5 +82,55 @@ TEST(Whiten, OneTokenIsTooFew) {
   EXPECT_THROW(whiten_advantages(experience), Error);
 }
 
+// One response of two tokens per reward, all to prompt `prompt`.
+Experience group_of(const std::vector<double>& rewards, int64_t prompt) {
+  Experience experience(rewards.size());
+  for (size_t i = 0; i < rewards.size(); ++i) {
+    experience[i].prompt_index = prompt;
+    experience[i].rewards = {0.25, rewards[i] - 0.25};
+  }
+  return experience;
+}
+
+std::vector<double> first_advantages(const Experience& experience) {
+  std::vector<double> firsts;
+  for (const Sample& sample : experience) {
+    EXPECT_EQ(sample.advantages, std::vector(2, sample.advantages.front()));
+    firsts.push_back(sample.advantages.front());
+  }
+  return firsts;
+}
+
+TEST(Group, Golden) {
+  for (const char* name : {"group_mixed", "group_all_same"}) {
+    const Json& g = golden()[name];
+    Experience experience = group_of(g["rewards"], 3);
+    group_advantages(experience, /*by_std=*/true);
+    EXPECT_THAT(first_advantages(experience),
+                Pointwise(DoubleNear(1e-12), g["verl_grpo_eps1e-6"].get<std::vector<double>>()));
+    group_advantages(experience, /*by_std=*/false);
+    EXPECT_THAT(first_advantages(experience),
+                Pointwise(DoubleNear(1e-12), g["dr_grpo"].get<std::vector<double>>()));
+  }
+}
+
+// Groups are by prompt, in whatever order their samples come; a group of one keeps its reward.
+TEST(Group, SamplesOfAPromptNeedNotBeNeighbours) {
+  Experience experience = group_of({1, 5, 3, 7}, 0);
+  experience[1].prompt_index = experience[2].prompt_index = 1;
+  experience[3].prompt_index = 2;
+  group_advantages(experience, /*by_std=*/false);
+  EXPECT_THAT(first_advantages(experience), Pointwise(DoubleNear(1e-12), {1.0, 1.0, -1.0, 7.0}));
+  group_advantages(experience, /*by_std=*/true);
+  EXPECT_NEAR(experience[0].advantages.front(), 1, 2e-6);
+  EXPECT_NEAR(experience[3].advantages.front(), 7, 1e-5);
+}
+
+TEST(Estimator, NamesAreVerls) {
+  EXPECT_EQ(parse_advantage_estimator("gae"), AdvantageEstimator::kGae);
+  EXPECT_EQ(parse_advantage_estimator("grpo"), AdvantageEstimator::kGrpo);
+  EXPECT_THROW(parse_advantage_estimator("rloo"), Error);
+}
+
 }  // namespace
 }  // namespace nereus
