@@ -160,6 +160,13 @@ std::vector<RankBytes> rank_bytes(const StagePlan& stage, const StateElements& e
                                   const JobSpec& job, const Calibration& calibration) {
   std::vector<RankBytes> ranks;
   for (int index = 0; index < stage.layout.devices(); ++index) {
+    // Neighbours in a pipeline stage that hold as much need as much.
+    const auto i = size_t(index);
+    if (index % stage.layout.tp != 0 && elements.weights[i] == elements.weights[i - 1] &&
+        elements.optimizer[i] == elements.optimizer[i - 1]) {
+      ranks.push_back(ranks.back());
+      continue;
+    }
     RankBytes& rank = ranks.emplace_back();
     for (const MemoryEntry& entry : rank_entries(stage, elements, job, index)) {
       (entry.resident ? rank.resident : rank.passing) +=

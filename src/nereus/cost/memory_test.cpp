@@ -29,6 +29,11 @@ Bytes sum_of(const MemoryPrediction& prediction, DeviceId device, ModelStage mod
   return sum;
 }
 
+Plan with_stages(Plan plan, const std::function<void(StagePlan&)>& change) {
+  for (StagePlan& stage : plan.stages) change(stage);
+  return plan;
+}
+
 Bytes largest_peak(const Plan& plan, const JobSpec& job) {
   Bytes largest;
   for (const auto& [device, bytes] : predict_memory(plan, job, {}).peak) {
@@ -110,6 +115,36 @@ TEST(Memory, GenerationWeightsAreFreeWhereTrainingHoldsTheSameShards) {
             4 * parameter_count(stories_spec()));
 }
 
+TEST(Memory, WeightsThatWaitInHostMemoryAreNotShared) {
+  const JobSpec job = stories_job();
+  const Plan plan = with_stages(uniform_plan(job, {2, 1}, 2, 8), [](StagePlan& stage) {
+    stage.offload = stage.model_stage == kActorTraining;
+  });
+  EXPECT_GT(sum_of(predict_memory(plan, job, {}), {0, 3}, kActorGeneration, "weights"), Bytes());
+}
+
+TEST(Memory, OfARankIsThatOfItsDevices) {
+  const JobSpec job = stories_job();
+  for (bool offload : {false, true}) {
+    StagePlan stage = stage_on_host(kActorTraining, {2, 2}, 2, 4);
+    stage.offload = offload;
+    const std::vector<RankBytes> ranks =
+        rank_bytes(stage, state_elements(stories_spec(), stage.layout), job, {});
+    const MemoryPrediction all = predict_memory({{stage}}, job, {});
+    for (const std::vector<DeviceId>& unit : stage.units) {
+      for (size_t rank = 0; rank < unit.size(); ++rank) {
+        EXPECT_EQ(ranks[rank].resident, all.resident.at(unit[rank]));
+        EXPECT_EQ(ranks[rank].resident + ranks[rank].passing, all.peak.at(unit[rank]));
+        EXPECT_EQ(ranks[rank].parked > Bytes(), offload);
+      }
+    }
+    if (!offload) continue;
+    Bytes parked;
+    for (const RankBytes& rank : ranks) parked += rank.parked;
+    EXPECT_EQ(parked * 2, all.peak.at(DeviceId{0, kHostMemory}));
+  }
+}
+
 TEST(Memory, EarlyPipelineStagesKeepMoreMicroBatchesAlive) {
   const JobSpec job = large_job();
   const StagePlan stage = stage_on_host(kActorTraining, {1, 4}, 1, 4);
@@ -141,11 +176,6 @@ TEST(Memory, GrowsWithWorkAndShrinksWithRecomputation) {
     RC_ASSERT(largest_peak(uniform_plan(job, {2 * layout.tp, layout.pp}, dp, micro_batch), job) <
               peak);
   }));
-}
-
-Plan with_stages(Plan plan, const std::function<void(StagePlan&)>& change) {
-  for (StagePlan& stage : plan.stages) change(stage);
-  return plan;
 }
 
 TEST(Memory, OffloadedStateIsOnTheHostAndOnTheDeviceOnlyWhileItsPassRuns) {

@@ -22,12 +22,15 @@ std::vector<int> powers_of_two(int64_t limit) {
   return powers;
 }
 
-std::vector<Layout> layouts(const ModelSpec& spec, const DeviceLine& line) {
+std::vector<Layout> layouts(const ModelSpec& spec, const DeviceLine& line, int most_zero) {
   std::vector<Layout> all;
   for (int tp : legal_tp(spec, line.largest_host())) {
     if (!is_power_of_two(tp)) continue;
     for (int pp : powers_of_two(spec.num_layers)) {
-      if (line.most_units({tp, pp}) > 0) all.push_back({tp, pp});
+      for (int zero : powers_of_two(most_zero)) {
+        const Layout layout{.tp = tp, .pp = pp, .zero = zero};
+        if (line.most_units(layout) > 0) all.push_back(layout);
+      }
     }
   }
   return all;
@@ -56,17 +59,12 @@ class Predictor {
 
   StageCandidates all() const {
     StageCandidates candidates{model_stage_, nodes_, {}};
-    for (Layout layout : layouts(job_.model(model_stage_.role), line_)) {
-      for (int dp : degrees(layout)) {
-        candidates.placements.push_back(placement(layout, dp, Side::kFront));
-        if (!options_.side_by_side) continue;
-        Placement back = line_.is_symmetric(layout.devices())
-                             ? mirrored(candidates.placements.back())
-                             : placement(layout, dp, Side::kBack);
-        // What takes the whole line is there already.
-        if (!same_devices(candidates.placements.back(), back)) {
-          candidates.placements.push_back(std::move(back));
-        }
+    const ModelSpec& spec = job_.model(model_stage_.role);
+    const bool trains = model_stage_.stage == Stage::kTraining;
+    for (Layout layout : layouts(spec, line_, trains ? options_.most_zero : 1)) {
+      const StateElements elements = state_elements(spec, layout);
+      for (int units : unit_numbers(layout)) {
+        append(candidates.placements, placed(layout, units, Side::kFront), elements);
       }
     }
     std::ranges::stable_sort(candidates.placements, {},
@@ -81,19 +79,39 @@ class Predictor {
     return trains ? job_.workload.mini_batch : job_.workload.samples;
   }
 
+  // What is at the front, and its image at the back; with state on the devices or in host memory.
+  void append(std::vector<Placement>& placements, const Placement& front,
+              const StateElements& elements) const {
+    const Layout layout = front.stage.layout;
+    const Placement back =
+        options_.side_by_side ? placed(layout, int(front.stage.units.size()), Side::kBack) : front;
+    const bool same_times = line_.is_symmetric(layout.devices());
+    for (bool offload : {false, true}) {
+      if (offload && !options_.allow_offload) continue;
+      placements.push_back(predicted(front, offload, elements));
+      // What takes the whole line is there already.
+      if (same_devices(front, back)) continue;
+      placements.push_back(same_times ? mirrored(placements.back(), back)
+                                      : predicted(back, offload, elements));
+    }
+  }
+
   // The numbers of units that shorten the fullest unit's share, thinned out where they get dense.
   // Whether one is there does not depend on the pool: a larger pool has all that a smaller one has.
-  std::set<int> degrees(Layout layout) const {
-    const auto most = static_cast<int>(std::min<int64_t>(line_.most_units(layout), sequences()));
-    std::set<int> degrees;
-    for (int dp = 1; dp <= most; ++dp) {
-      const bool helps = dp == 1 || ceil_div(sequences(), dp) < ceil_div(sequences(), dp - 1);
-      if (sequences() % dp == 0 || (helps && is_round(dp))) degrees.insert(dp);
+  std::set<int> unit_numbers(Layout layout) const {
+    const int zero = layout.zero;
+    const auto most =
+        static_cast<int>(std::min<int64_t>(line_.most_units(layout), sequences() / zero));
+    std::set<int> numbers;
+    for (int units = 1; units <= most; ++units) {
+      const int64_t share = ceil_div(sequences(), units * zero);
+      const bool helps = units == 1 || share < ceil_div(sequences(), (units - 1) * zero);
+      if (sequences() % (units * zero) == 0 || (helps && is_round(units))) numbers.insert(units);
     }
-    if (current_ != nullptr && current_->layout == layout && current_->dp() <= most) {
-      degrees.insert(current_->dp());
+    if (current_ != nullptr && current_->layout == layout && current_->dp() <= most * zero) {
+      numbers.insert(static_cast<int>(current_->units.size()));
     }
-    return degrees;
+    return numbers;
   }
 
   // The micro-batches that make a difference to a unit with `own` sequences: those below, and the
@@ -111,10 +129,11 @@ class Predictor {
     return sizes;
   }
 
-  Placement placed(Layout layout, int dp, Side side) const {
-    Placement placement{.stage = line_.place(model_stage_, layout, dp, side),
+  // Nothing predicted yet.
+  Placement placed(Layout layout, int units, Side side) const {
+    Placement placement{.stage = line_.place(model_stage_, layout, units, side),
                         .side = side,
-                        .ranks = line_.ranks(layout, dp, side)};
+                        .ranks = line_.ranks(layout, units, side)};
     const auto used = [](int rank) { return rank >= 0; };
     placement.first =
         static_cast<int>(std::ranges::find_if(placement.ranks, used) - placement.ranks.begin());
@@ -128,19 +147,20 @@ class Predictor {
   }
 
   // Where both ends look alike: the same times and bytes at the other end of the line.
-  Placement mirrored(const Placement& front) const {
-    Placement back = placed(front.stage.layout, front.stage.dp(), Side::kBack);
+  static Placement mirrored(const Placement& front, Placement back) {
+    back.stage.offload = front.stage.offload;
     back.resident = front.resident;
     back.most_resident = front.most_resident;
+    back.parked = front.parked;
     back.variants = front.variants;
     return back;
   }
 
-  Placement placement(Layout layout, int dp, Side side) const {
-    Placement placement = placed(layout, dp, side);
-    const Site site = site_of(placement.stage, job_, cluster_);
+  Placement predicted(Placement placement, bool offload, const StateElements& elements) const {
+    placement.stage.offload = offload;
+    const Site site = site_of(placement.stage, elements, cluster_);
     StagePlan stage = placement.stage;
-    for (int size : micro_batches(ceil_div(job_.workload.samples, dp))) {
+    for (int size : micro_batches(ceil_div(job_.workload.samples, stage.dp()))) {
       for (bool recompute : {false, true}) {
         const bool may = options_.allow_recompute && model_stage_.stage == Stage::kTraining;
         if (recompute && !may) continue;
@@ -150,8 +170,9 @@ class Predictor {
       }
     }
     keep_frontier(placement.variants);
-    for (const RankBytes& rank : rank_bytes(stage, site.elements, job_, calibration_)) {
+    for (const RankBytes& rank : rank_bytes(stage, elements, job_, calibration_)) {
       placement.resident.push_back(rank.resident);
+      if (offload) placement.parked.push_back(rank.parked);
     }
     placement.most_resident = std::ranges::max(placement.resident);
     return placement;
@@ -161,7 +182,8 @@ class Predictor {
     Variant variant{.micro_batch = stage.micro_batch, .recompute = stage.recompute};
     variant.is_current = current_ != nullptr && current_->layout == stage.layout &&
                          current_->dp() == stage.dp() && current_->recompute == stage.recompute &&
-                         current_->micro_batch == stage.micro_batch;
+                         current_->micro_batch == stage.micro_batch &&
+                         current_->offload == stage.offload;
     for (int node : nodes_) {
       const Work work = ideal_pass_work(job_.workflow.nodes[node], stage, site, job_, cluster_);
       variant.passes.push_back(predicted_time(work, calibration_));

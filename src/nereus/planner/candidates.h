@@ -20,7 +20,8 @@ struct Variant {
   Bytes most_transient;
 };
 
-// A model-stage on its devices: its state does not depend on the variant.
+// A model-stage on its devices, with its state there or in host memory; that does not depend on the
+// variant.
 struct Placement {
   StagePlan stage;  // of no particular variant
   Side side = Side::kFront;
@@ -28,6 +29,7 @@ struct Placement {
   std::vector<int16_t> ranks;   // by position on the line; -1: not in use
   std::vector<Bytes> resident;  // by rank
   Bytes most_resident;
+  std::vector<Bytes> parked;      // by rank, in the memory of its host; empty: nothing
   std::vector<Variant> variants;  // fastest first, none needing more memory than a faster one
 };
 
@@ -37,9 +39,10 @@ struct StageCandidates {
   std::vector<Placement> placements;  // by the time of their fastest variant
 };
 
-// Power-of-two tp within a host, power-of-two pp; the numbers of units that divide the batch, or
-// that have at most three binary digits and shorten the share of the fullest unit; of the allowed
-// micro-batches those that make a difference. `current` may be null; its degree is a candidate too.
+// Power-of-two tp within a host, power-of-two pp and zero; the numbers of units that divide the
+// batch, or that have at most three binary digits and shorten the share of the fullest unit; of the
+// allowed micro-batches those that make a difference. `current` may be null; its degree is a
+// candidate too.
 StageCandidates stage_candidates(ModelStage model_stage, const JobSpec& job, const Cluster& cluster,
                                  const DeviceLine& line, const Calibration& calibration,
                                  const PlannerOptions& options, const Plan* current);

@@ -46,7 +46,7 @@ std::vector<int> DeviceLine::positions(int tp, Side side) const {
 int DeviceLine::most_units(Layout layout) const {
   const int groups = std::accumulate(host_sizes_.begin(), host_sizes_.end(), 0,
                                      [&](int sum, int size) { return sum + size / layout.tp; });
-  return groups / layout.pp;
+  return groups / (layout.pp * layout.zero);
 }
 
 StagePlan DeviceLine::place(ModelStage model_stage, Layout layout, int dp, Side side) const {

@@ -14,6 +14,9 @@ struct PlannerOptions {
   double headroom = 0.1;           // share of device memory kept free
   std::vector<int> micro_batches;  // allowed values; empty: powers of two up to the mini-batch
   bool allow_recompute = true;     // may trade time for activation memory
+  // What the runtime that carries the plan out must support; ours does not train with either yet.
+  bool allow_offload = false;  // idle state may wait in the memory of its host
+  int most_zero = 1;           // ZeRO-1 over at most so many data-parallel ranks
   // May place model-stages side by side on different devices: pays where the runtime runs
   // independent passes at once. Else all begin with the same device.
   bool side_by_side = false;
@@ -28,14 +31,16 @@ struct Candidate {
 
 struct PlanChoice {
   Candidate best;
-  std::vector<Candidate> alternatives;  // feasible, slower than best, by predicted time
+  // Feasible, slower than best, by predicted time. Each lays out generation or a trained model
+  // differently than all before it (Problem::kind).
+  std::vector<Candidate> alternatives;
 };
 
-// Exact over power-of-two tp × pp (tp within a host), dp, micro-batch and recompute for each
-// model-stage on contiguous devices of `pool`; deterministic. Among equally fast plans prefers
-// fewer changes from `current` (may be null), then the smaller tp·pp. Pools of any size: as many
-// devices are used as a layout allows and the batch can feed. Errors say what is closest to fitting
-// and by how much it fails.
+// Exact over power-of-two tp × pp (tp within a host) and zero, dp, micro-batch, recompute and
+// offload for each model-stage on contiguous devices of `pool`; deterministic. Among equally fast
+// plans prefers fewer changes from `current` (may be null), then the smaller tp·pp. Pools of any
+// size: as many devices are used as a layout allows and the batch can feed. Errors say what is
+// closest to fitting and by how much it fails.
 Expected<PlanChoice> choose_plan(const JobSpec& job, const Cluster& cluster, const DevicePool& pool,
                                  const Calibration& calibration, const PlannerOptions& options,
                                  const Plan* current = nullptr);

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "nereus/cost/test_job.h"
 #include "nereus/planner/placement.h"
@@ -122,6 +123,54 @@ TEST(Planner, AlternativesFitAndAreSortedWithinTheTolerance) {
     last = candidate.latency.total;
   }
   EXPECT_LE(last / choice->best.latency.total, 1.5);
+}
+
+TEST(Planner, AlternativesDifferInWhatTrainsOrGenerates) {
+  const JobSpec job = stories_job(128);
+  const Cluster cluster = cpu_cluster(4, Bytes(60 << 20), 4);
+  const auto choice = choose_plan(job, cluster, all_devices(cluster), {}, {.tolerance = 1});
+  ASSERT_TRUE(choice) << choice.error();
+  EXPECT_EQ(choice->alternatives.size(), 8);
+  std::vector<Candidate> all{choice->best};
+  all.insert(all.end(), choice->alternatives.begin(), choice->alternatives.end());
+  std::set<std::vector<Layout>> seen;
+  for (const Candidate& candidate : all) {
+    std::vector<Layout> layouts;
+    for (const StagePlan& stage : candidate.plan.stages) {
+      if (stage.model_stage.stage != Stage::kInference) layouts.push_back(stage.layout);
+    }
+    EXPECT_TRUE(seen.insert(layouts).second) << to_string(candidate.plan);
+  }
+}
+
+// What the runtime has to support is considered only if it is allowed, and then where it pays.
+TEST(Planner, OffloadAndOptimizerShardingMakeRoomWhereTheyAreAllowed) {
+  const JobSpec job = stories_job(128);
+  Cluster cluster = cpu_cluster(4, Bytes(1 << 30), 4);
+  const auto choose = [&](bool offload, int zero) {
+    return choose_plan(job, cluster, all_devices(cluster), {},
+                       {.allow_offload = offload, .most_zero = zero});
+  };
+  const auto shards = [](const StagePlan& stage) { return stage.layout.zero > 1; };
+  const auto offloads = [](const StagePlan& stage) { return stage.offload; };
+  int faster_sharded = 0, only_offloaded = 0;
+  for (Bytes memory(4 << 20); memory < Bytes(24 << 20); memory = memory * 1.1) {
+    cluster.device.memory = memory;
+    const auto plain = choose(false, 1), sharded = choose(false, 4), offloaded = choose(true, 1);
+    if (plain) {
+      EXPECT_FALSE(std::ranges::any_of(plain->best.plan.stages, shards));
+      EXPECT_FALSE(std::ranges::any_of(plain->best.plan.stages, offloads));
+      faster_sharded += sharded->best.latency.total < plain->best.latency.total &&
+                        std::ranges::any_of(sharded->best.plan.stages, shards);
+    } else if (offloaded) {
+      only_offloaded += std::ranges::any_of(offloaded->best.plan.stages, offloads);
+      cluster.hosts[0].memory = Bytes();  // without room in the host nothing can wait there
+      EXPECT_FALSE(choose(true, 1));
+      cluster.hosts[0].memory = Bytes(1 << 30);
+    }
+  }
+  EXPECT_GT(faster_sharded, 0);
+  EXPECT_GT(only_offloaded, 0);
 }
 
 TEST(Planner, MoreMemoryIsNeverSlower) {

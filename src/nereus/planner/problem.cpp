@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "nereus/cost/weight_sync.h"
+
 namespace nereus {
 namespace {
 
@@ -51,12 +53,11 @@ bool Problem::share(const Placement& a, const Placement& b) {
 Seconds Problem::sync_time(int training, int generation) {
   auto& known = sync_times_[training * stages_[1].placements.size() + generation];
   if (!known) {
-    const Plan pair{{placement(1, generation).stage, placement(0, training).stage}};
-    known = Seconds();
-    for (int node : sync_nodes_) {
-      *known += predicted_time(ideal_node_work(job_.workflow.nodes[node], pair, job_, cluster_),
-                               calibration_);
-    }
+    const StagePlan& to = placement(1, generation).stage;
+    const ModelUse& actor = job_.models.at(Role::kActor);
+    const Work work = sync_work(placement(0, training).stage, to,
+                                weight_elements(actor.spec, to.layout), actor, cluster_);
+    known = predicted_time(work, calibration_) * double(sync_nodes_.size());
   }
   return *known;
 }
@@ -66,7 +67,8 @@ std::vector<Bytes> Problem::resident(const Choice& placements) const {
   const Placement& training = placement(0, placements[0]);
   for (size_t stage = 0; stage < stages_.size(); ++stage) {
     const Placement& placed = placement(stage, placements[stage]);
-    const bool aliases = stage == 1 && placed.stage.layout == training.stage.layout;
+    const bool aliases =
+        stage == 1 && placed.stage.layout == training.stage.layout && !training.stage.offload;
     for (size_t i = 0; i < sum.size(); ++i) {
       const int rank = placed.ranks[i];
       if (rank < 0 || (aliases && training.ranks[i] == rank)) continue;
@@ -74,6 +76,33 @@ std::vector<Bytes> Problem::resident(const Choice& placements) const {
     }
   }
   return sum;
+}
+
+bool Problem::fits_hosts(const Choice& placements) const {
+  std::vector<Bytes> parked;
+  for (size_t stage = 0; stage < stages_.size(); ++stage) {
+    const Placement& placed = placement(stage, placements[stage]);
+    if (placed.parked.empty()) continue;
+    parked.resize(cluster_.hosts.size());
+    for (size_t i = 0; i < placed.ranks.size(); ++i) {
+      if (placed.ranks[i] < 0) continue;
+      parked[size_t(line_.devices()[i].host)] += placed.parked[size_t(placed.ranks[i])];
+    }
+  }
+  for (size_t host = 0; host < parked.size(); ++host) {
+    if (parked[host] > cluster_.hosts[host].memory) return false;
+  }
+  return true;
+}
+
+std::vector<std::pair<Layout, bool>> Problem::kind(const Choice& placements) const {
+  std::vector<std::pair<Layout, bool>> kind;
+  for (size_t stage = 0; stage < stages_.size(); ++stage) {
+    if (stages_[stage].model_stage.stage == Stage::kInference) continue;
+    const StagePlan& placed = placement(stage, placements[stage]).stage;
+    kind.emplace_back(placed.layout, placed.offload);
+  }
+  return kind;
 }
 
 Seconds Problem::total(std::span<const std::vector<Seconds>* const> passes, Seconds sync,
@@ -108,10 +137,11 @@ Candidate Problem::candidate(const Found& found) const {
   return {std::move(plan), std::move(latency)};
 }
 
-Problem Problem::with_training(Layout layout) const {
+Problem Problem::with_training(int tp, int pp) const {
   Problem problem = *this;
-  std::erase_if(problem.stages_[0].placements,
-                [&](const Placement& placed) { return placed.stage.layout != layout; });
+  std::erase_if(problem.stages_[0].placements, [&](const Placement& placed) {
+    return placed.stage.layout.tp != tp || placed.stage.layout.pp != pp;
+  });
   problem.sync_times_.assign(problem.stages_[0].placements.size() * stages_[1].placements.size(),
                              std::nullopt);
   return problem;

@@ -40,6 +40,12 @@ class Problem {
   // Resident bytes by position on the line. Weights of generation that are training's, rank for
   // rank, are there once.
   std::vector<Bytes> resident(const Choice& placements) const;
+  // What waits in the memory of hosts fits there.
+  bool fits_hosts(const Choice& placements) const;
+  // What sets plans apart for a reader: how generation and the trained models are laid out, and
+  // whether their state is offloaded. What is left: replicas, sides, micro-batches, and models that
+  // only infer.
+  std::vector<std::pair<Layout, bool>> kind(const Choice& placements) const;
   // What predict_step() says of a plan, from the times of its passes and from who shares devices.
   Seconds total(std::span<const std::vector<Seconds>* const> passes, Seconds sync,
                 std::span<const StageSet> sharing) const;
@@ -49,8 +55,8 @@ class Problem {
   MemoryPrediction memory(const Plan& plan) const {
     return predict_memory(plan, job_, calibration_);
   }
-  // The same problem with actor training under one layout.
-  Problem with_training(Layout layout) const;
+  // The same problem with actor training under one tp × pp.
+  Problem with_training(int tp, int pp) const;
 
  private:
   JobSpec job_;

@@ -37,18 +37,18 @@ std::vector<Rejection> runners_up(Problem& problem, const PlanChoice& choice,
 }
 
 std::vector<LayoutStep> layout_steps(const Problem& problem, const PlannerOptions& options) {
-  std::set<Layout> layouts;
+  std::set<std::pair<int, int>> layouts;
   for (const Placement& placement : problem.stages().front().placements) {
-    layouts.insert(placement.stage.layout);
+    layouts.emplace(placement.stage.layout.tp, placement.stage.layout.pp);
   }
   SearchOptions only_best =
       search_options(options, usable_memory(problem.cluster().device, options.headroom));
   only_best.keep = 0;
   std::vector<LayoutStep> steps;
-  for (Layout layout : layouts) {
-    Problem restricted = problem.with_training(layout);
+  for (const auto& [tp, pp] : layouts) {
+    Problem restricted = problem.with_training(tp, pp);
     const std::vector<Found> found = search(restricted, only_best);
-    steps.push_back({layout, found.empty() ? std::nullopt : std::optional(found.front().total)});
+    steps.push_back({{tp, pp}, found.empty() ? std::nullopt : std::optional(found.front().total)});
   }
   return steps;
 }

@@ -21,7 +21,7 @@ struct Change {
   Expected<Seconds> step;
 };
 
-// The best step with actor training under one layout.
+// The best step with actor training under one tp × pp.
 struct LayoutStep {
   Layout layout;
   std::optional<Seconds> step;  // none: it does not fit

@@ -27,7 +27,12 @@ class Ranking {
       key[1] += placement.variants[found.variants[stage]].is_current ? 0 : 1;
       key[2] += placement.stage.layout.devices();
     }
-    Ranked ranked{key, std::move(found)};
+    Ranked ranked{key, problem.kind(found.placements), std::move(found)};
+    const auto alike = std::ranges::find(ranked_, ranked.kind, &Ranked::kind);
+    if (alike != ranked_.end()) {
+      if (!before(ranked, *alike)) return;
+      ranked_.erase(alike);
+    }
     ranked_.insert(std::ranges::upper_bound(ranked_, ranked, before), std::move(ranked));
     const auto tolerated =
         static_cast<int64_t>(double(ranked_.front().key[0]) * (1 + options_.tolerance));
@@ -47,6 +52,7 @@ class Ranking {
   struct Ranked {
     // Nanoseconds, stages that differ from the current plan, devices per unit.
     std::array<int64_t, 3> key;
+    std::vector<std::pair<Layout, bool>> kind;
     Found found;
   };
   static bool before(const Ranked& a, const Ranked& b) {
@@ -163,8 +169,8 @@ class SideSearch {
     const Placement& training = problem_.placement(kTraining, chosen_[kTraining]->placement);
     const int rank =
         generation.side == Side::kFront ? training.ranks.front() : training.ranks.back();
-    const bool aliased =
-        training.stage.layout == generation.stage.layout && rank == option.end_rank;
+    const bool aliased = training.stage.layout == generation.stage.layout &&
+                         !training.stage.offload && rank == option.end_rank;
     return aliased ? Bytes() : option.at_end;
   }
 
@@ -220,6 +226,7 @@ class SideSearch {
       placements.push_back(chosen_[i]->placement);
       most += problem_.placement(i, placements[i]).most_resident;
     }
+    if (!problem_.fits_hosts(placements)) return;
     find_sharing(stages_);
     std::vector<Bytes> resident;
     std::vector<std::vector<int>> fitting(stages_);

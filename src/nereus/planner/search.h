@@ -18,9 +18,8 @@ struct SearchOptions {
   bool side_by_side = false;
 };
 
-// The fastest plans that fit, best first; they differ in their placements, and each has the fastest
-// variants that fit. Equally fast: those with fewer changes from the current plan first, then those
-// with fewer devices per unit. Empty: nothing fits.
+// The fastest plans that fit, best first, one of each Problem::kind. Equally fast: those with fewer
+// changes from the current plan first, then those with fewer devices per unit. Empty: nothing fits.
 std::vector<Found> search(Problem& problem, const SearchOptions& options);
 
 // With the planner's number of runners-up and tolerance.
