@@ -18,6 +18,25 @@ ModelSpec llama_8b() {
           .rope_theta = 500000};
 }
 
+ModelSpec llama_3b() {
+  ModelSpec spec = llama_8b();
+  spec.hidden_size = 3072;
+  spec.intermediate_size = 8192;
+  spec.num_layers = 28;
+  spec.num_heads = 24;
+  spec.tie_word_embeddings = true;
+  return spec;
+}
+
+ModelSpec llama_1b() {
+  ModelSpec spec = llama_3b();
+  spec.hidden_size = 2048;
+  spec.num_layers = 16;
+  spec.num_heads = 32;
+  spec.head_dim = 64;
+  return spec;
+}
+
 ModelSpec llama_70b() {
   ModelSpec spec = llama_8b();
   spec.hidden_size = 8192;

@@ -8,7 +8,9 @@
 
 namespace nereus::bench {
 
-// The shapes of Llama-3.1-8B and Llama-3.3-70B.
+// The shapes of Llama-3.2-1B and -3B, Llama-3.1-8B and Llama-3.3-70B.
+ModelSpec llama_1b();
+ModelSpec llama_3b();
 ModelSpec llama_8b();
 ModelSpec llama_70b();
 

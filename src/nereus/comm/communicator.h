@@ -1,5 +1,5 @@
-// Collectives between the ranks of one group. Implementations: threads of one process (here), NCCL
-// and TCP (later); all pass the same contract tests.
+// Collectives between the ranks of one group. Implementations: threads of one process (here), and
+// NCCL (nccl_communicator.h); both pass the same contract tests.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,16 +10,18 @@
 #include <vector>
 
 #include "nereus/base/units.h"
+#include "nereus/comm/stream_timer.h"
 
 namespace nereus {
 
 enum class ReduceOp { kSum, kMax };
 
 // One rank's handle. Used by one thread at a time; all ranks must call the same operations in the
-// same order. Results are bit-identical on all ranks and from run to run: reductions add rank 0, 1,
-// 2, … Every operation throws Error(kAborted) with the reason once any rank called abort(), also in
-// ranks that are already waiting. Public methods add their wall time (waiting included) to
-// elapsed().
+// same order. Results are bit-identical on all ranks and from run to run; those between threads add
+// rank 0, 1, 2, … Every operation throws Error(kAborted) with the reason once any rank called
+// abort(), also in ranks that are already waiting. On an accelerator operations are enqueued on the
+// calling thread's current stream; one that is there already when somebody aborts ends with a
+// meaningless result, and the next one throws.
 class Communicator {
  public:
   Communicator(int rank, int size) : rank_(rank), size_(size) {}
@@ -47,9 +49,11 @@ class Communicator {
 
   // Wakes every rank of the group, now and later, with Error(kAborted, reason). Any thread.
   virtual void abort(const std::string& reason) = 0;
+  virtual bool is_aborted() const = 0;
 
-  // Wall seconds spent in operations since the last take.
-  Seconds take_elapsed();
+  // Seconds spent in operations since the last take, waiting included; on an accelerator what they
+  // took on the calling thread's stream, whose end is waited for.
+  Seconds take_elapsed() { return timer_.take(); }
 
  protected:
   virtual void do_all_reduce(at::Tensor& tensor, ReduceOp op) = 0;
@@ -63,7 +67,7 @@ class Communicator {
  private:
   int rank_;
   int size_;
-  Seconds elapsed_;
+  StreamTimer timer_;
 };
 
 // The handles of a new group of `size` threads, one per rank. The group lives as long as any

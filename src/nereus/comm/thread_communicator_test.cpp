@@ -3,7 +3,8 @@
 namespace nereus {
 
 INSTANTIATE_TEST_SUITE_P(Threads, CommunicatorContract,
-                         testing::Combine(testing::Values(&make_thread_communicators),
+                         testing::Combine(testing::Values(CommunicatorKind{
+                                              &make_thread_communicators}),
                                           testing::Values(1, 2, 3, 4)),
                          [](const auto& info) { return std::to_string(std::get<1>(info.param)); });
 

@@ -12,23 +12,20 @@
 
 namespace nereus::cuda {
 
-// Devices that this program can use; 0 in builds without CUDA.
-int device_count();
-
 // Adds what engine's hash_shard() says of a shard to the one element of `sum` (int64, same device),
 // on the calling thread's current stream. At most four dimensions.
 void add_hash(const at::Tensor& shard, const Box& box, std::span<const int64_t> shape,
               const at::Tensor& sum);
 
-// Copies from GPU memory, or pinned host memory, into GPU memory by the copy engines, so that they
-// take nothing from kernels that run meanwhile; between GPUs at the full speed of their link.
+// Copies from other GPUs, or from pinned host memory, into one GPU by its copy engines: at the full
+// speed of the link, and so that they take nothing from kernels that run meanwhile.
 class Copies final {
  public:
   // Views of the same shape and dtype, both with elements that follow each other in the last
-  // dimension. What continues the copy before it, in both places, becomes part of it.
+  // dimension. What continues one of the last copies, in both places, becomes part of it.
   void add(const at::Tensor& to, const at::Tensor& from);
-  // Enqueues them on the calling thread's current stream of the device of the last `to`. What is
-  // read must have been written before.
+  // Enqueues them after what is on the calling thread's current stream of the device, and before
+  // what comes later on it. What is read must have been written before.
   void enqueue();
 
  private:

@@ -1,15 +1,16 @@
 #include <ATen/cuda/PeerToPeerAccess.h>
+#include <c10/core/Event.h>
 #include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+
+#include <algorithm>
 
 #include "nereus/base/error.h"
 #include "nereus/cuda/kernels.h"
 #include "nereus/cuda/state_ops.h"
 
 namespace nereus::cuda {
-
-int device_count() { return c10::cuda::device_count(); }
 
 namespace {
 
@@ -33,7 +34,9 @@ HashedBox hashed(const Box& box, std::span<const int64_t> shape) {
   return out;
 }
 
-int device_of(const at::Tensor& tensor) { return tensor.is_cuda() ? tensor.get_device() : -1; }
+c10::DeviceIndex index(int device) { return static_cast<c10::DeviceIndex>(device); }
+
+int index_of(const at::Tensor& tensor) { return tensor.is_cuda() ? tensor.get_device() : -1; }
 
 }  // namespace
 
@@ -53,21 +56,22 @@ void Copies::add(const at::Tensor& to, const at::Tensor& from) {
   Copy copy{.to = static_cast<char*>(to.mutable_data_ptr()),
             .from = static_cast<const char*>(from.const_data_ptr()),
             .width = static_cast<int64_t>(to.nbytes()),
-            .to_device = device_of(to),
-            .from_device = device_of(from)};
+            .to_device = index_of(to),
+            .from_device = index_of(from)};
   if (!to.is_contiguous() || !from.is_contiguous()) {
     copy.rows = to.size(0);
     copy.width /= copy.rows;
     copy.to_pitch = to.stride(0) * to.element_size();
     copy.from_pitch = from.stride(0) * from.element_size();
   }
-  if (!copies_.empty()) {
-    Copy& last = copies_.back();
-    const bool continues = last.rows == 1 && copy.rows == 1 && last.to + last.width == copy.to &&
-                           last.from + last.width == copy.from &&
-                           last.from_device == copy.from_device;
-    if (continues) {
-      last.width += copy.width;
+  // Neighbours in a state's arena come one after the other, those of several arenas in turns.
+  constexpr size_t kArenas = 4;
+  const size_t begin = copies_.size() - std::min(copies_.size(), kArenas);
+  for (size_t i = begin; i < copies_.size() && copy.rows == 1; ++i) {
+    Copy& before = copies_[i];
+    if (before.rows == 1 && before.to + before.width == copy.to &&
+        before.from + before.width == copy.from && before.from_device == copy.from_device) {
+      before.width += copy.width;
       return;
     }
   }
@@ -75,18 +79,31 @@ void Copies::add(const at::Tensor& to, const at::Tensor& from) {
 }
 
 void Copies::enqueue() {
-  for (const Copy& copy : copies_) {
-    const bool between_gpus = copy.from_device >= 0 && copy.from_device != copy.to_device;
-    if (between_gpus) {
-      at::cuda::get_p2p_access(static_cast<c10::DeviceIndex>(copy.to_device),
-                               static_cast<c10::DeviceIndex>(copy.from_device));
-    }
-    const auto stream =
-        c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(copy.to_device));
+  if (copies_.empty()) return;
+  const auto device = static_cast<c10::DeviceIndex>(copies_.back().to_device);
+  const c10::cuda::CUDAGuard on(device);
+  const auto current = c10::cuda::getCurrentCUDAStream();
+  // The next copy is being set up while one runs.
+  constexpr size_t kStreams = 4;
+  c10::Event event(at::kCUDA);
+  event.record(current);
+  std::vector<c10::cuda::CUDAStream> streams;
+  for (size_t i = 0; i < std::min(kStreams, copies_.size()); ++i) {
+    streams.push_back(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device));
+    event.block(streams.back());
+  }
+  for (size_t i = 0; i < copies_.size(); ++i) {
+    const Copy& copy = copies_[i];
+    if (copy.from_device >= 0) at::cuda::get_p2p_access(device, index(copy.from_device));
+    const auto stream = streams[i % streams.size()];
     C10_CUDA_CHECK(copy.rows == 1
                        ? cudaMemcpyAsync(copy.to, copy.from, copy.width, cudaMemcpyDefault, stream)
                        : cudaMemcpy2DAsync(copy.to, copy.to_pitch, copy.from, copy.from_pitch,
                                            copy.width, copy.rows, cudaMemcpyDefault, stream));
+  }
+  for (const auto& stream : streams) {
+    event.record(stream);
+    event.block(current);
   }
   copies_.clear();
 }

@@ -9,8 +9,6 @@ constexpr const char* kAbsent = "this build of nereus has no CUDA";
 
 }  // namespace
 
-int device_count() { return 0; }
-
 void add_hash(const at::Tensor&, const Box&, std::span<const int64_t>, const at::Tensor&) {
   throw Error(ErrorCode::kInternal, kAbsent);
 }

@@ -1,7 +1,9 @@
 #include "nereus/engine/device_memory.h"
 
+#include <ATen/Context.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -10,6 +12,7 @@
 #include <new>
 
 #include "nereus/base/error.h"
+#include "nereus/cuda/device.h"
 
 namespace nereus {
 
@@ -96,10 +99,39 @@ DeviceMemory::DeviceMemory(std::string name, Bytes budget) : account_(new Accoun
   account_->budget = budget.count();
 }
 
+DeviceMemory::DeviceMemory(std::string name, Bytes budget, c10::Device accelerator)
+    : DeviceMemory(std::move(name), budget) {
+  accelerator_ = accelerator;
+  at::globalContext().lazyInitDevice(accelerator.type());
+  if (budget > Bytes()) cuda::limit_memory(accelerator.index(), budget);
+}
+
+namespace {
+
+c10::CachingDeviceAllocator::Stat allocated_on(c10::Device device) {
+  const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(device.index());
+  return stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
+}
+
+}  // namespace
+
 Bytes DeviceMemory::budget() const { return Bytes(account_->budget); }
-Bytes DeviceMemory::current() const { return Bytes(account_->current.load()); }
-Bytes DeviceMemory::peak() const { return Bytes(account_->peak.load()); }
-void DeviceMemory::reset_peak() { account_->peak.store(account_->current.load()); }
+
+Bytes DeviceMemory::current() const {
+  return Bytes(accelerator_ ? allocated_on(*accelerator_).current : account_->current.load());
+}
+
+Bytes DeviceMemory::peak() const {
+  return Bytes(accelerator_ ? allocated_on(*accelerator_).peak : account_->peak.load());
+}
+
+void DeviceMemory::reset_peak() {
+  if (accelerator_) {
+    c10::getDeviceAllocator(accelerator_->type())->resetPeakStats(accelerator_->index());
+  } else {
+    account_->peak.store(account_->current.load());
+  }
+}
 
 DeviceMemory::Scope::Scope(const DeviceMemory& memory) {
   NEREUS_CHECK(!charged_account, "a thread works for one device at a time");

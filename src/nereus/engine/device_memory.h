@@ -1,7 +1,10 @@
-// The memory of one virtual CPU device: a budget that every tensor allocation is charged against.
+// The memory of one device: what tensors take of it, and how much they may.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "nereus/base/units.h"
@@ -12,8 +15,11 @@ namespace nereus {
 // charged to.
 class DeviceMemory final {
  public:
-  // `name` appears in errors; budget 0: unlimited.
+  // Of a virtual CPU device, or of host memory; `name` appears in errors; budget 0: unlimited.
   DeviceMemory(std::string name, Bytes budget);
+  // Of an accelerator that this process has to itself: its caching allocator keeps the account, and
+  // throws c10::OutOfMemoryError beyond the budget.
+  DeviceMemory(std::string name, Bytes budget, c10::Device accelerator);
 
   Bytes budget() const;
   Bytes current() const;
@@ -22,7 +28,8 @@ class DeviceMemory final {
   void reset_peak();
 
   // While it lives, CPU tensors allocated by the calling thread are charged to the device. An
-  // allocation beyond the budget throws Error(kOutOfMemory) naming device, request and budget.
+  // allocation beyond the budget throws Error(kOutOfMemory) naming device, request and budget. Does
+  // nothing for an accelerator.
   class Scope final {
    public:
     explicit Scope(const DeviceMemory& memory);
@@ -35,6 +42,7 @@ class DeviceMemory final {
 
  private:
   std::shared_ptr<Account> account_;
+  std::optional<c10::Device> accelerator_;
 };
 
 }  // namespace nereus

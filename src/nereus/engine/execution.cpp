@@ -5,6 +5,7 @@
 #include <set>
 
 #include "nereus/engine/rendezvous.h"
+#include "nereus/engine/state_copier.h"
 #include "nereus/engine/stopwatch.h"
 
 namespace nereus {
@@ -59,6 +60,7 @@ class TransitionRun {
   void run_device(Worker& worker);
   void run_share(Worker& worker, const Share& share);
   void receive(Worker& worker, const Share& share, LayerRange chunks);
+  Bytes begin_copies(const Share& share, int chunk);
   void tell(const Worker& worker, const Share& share, int chunk, What what);
   void note_failure(const std::string& reason, std::optional<DeviceId> lost);
   TransitionReport report() const;
@@ -144,11 +146,13 @@ TransitionReport TransitionRun::run() {
 void TransitionRun::run_device(Worker& worker) {
   try {
     for (const Share& share : shares_.at(worker.id())) run_share(worker, share);
+    return;
   } catch (const DeviceLost& loss) {
     note_failure(loss.what(), loss.device());
   } catch (const std::exception& error) {
     note_failure(error.what(), std::nullopt);
   }
+  worker.synchronise();  // whatever it copies to may be given up now
 }
 
 // Everybody who stops because another one failed comes later than that one.
@@ -182,12 +186,6 @@ void TransitionRun::run_share(Worker& worker, const Share& share) {
   }
   tell(worker, share, 0, What::kStarted);
   for (const LayerRange current : steps_of(primitive)) {
-    for (UnitState* target : share.targets) {
-      for (int c = current.begin; c < current.end; ++c) {
-        if (target->chunk(c) == ChunkState::kAbsent) target->allocate(c);
-      }
-    }
-    tell(worker, share, current.begin, What::kAllocated);
     receive(worker, share, current);
     tell(worker, share, current.begin, What::kCopied);
     // Only when it is valid on all devices may what it was copied from be given up anywhere.
@@ -203,21 +201,16 @@ void TransitionRun::run_share(Worker& worker, const Share& share) {
 }
 
 void TransitionRun::receive(Worker& worker, const Share& share, LayerRange chunks) {
-  const Primitive& primitive = *share.primitive;
   const auto start = std::chrono::steady_clock::now();
   Bytes crossed;
+  // An accelerator copies one chunk while memory for the next one is found.
   for (int c = chunks.begin; c < chunks.end; ++c) {
-    const auto arrives = share.arrives.find(c);
-    if (arrives == share.arrives.end()) continue;
-    for (const Move* move : arrives->second) {
-      rendezvous_->check();
-      const Emu& source = dag_.units[primitive.sources[move->source_unit]];
-      const Emu& target = dag_.units[primitive.targets[move->target_unit]];
-      copy_box(store_.at(source, move->from), store_.at(target, move->to), move->tensor, move->part,
-               move->box);
-      if (move->from != move->to) crossed += bytes_of(*move, schemas_.at(primitive.model_stage));
+    for (UnitState* target : share.targets) {
+      if (target->chunk(c) == ChunkState::kAbsent) target->allocate(c);
     }
+    crossed += begin_copies(share, c);
   }
+  tell(worker, share, chunks.begin, What::kAllocated);
   worker.synchronise();
   if (options_.link_bandwidth > 0) {
     const std::chrono::duration<double> share_of_link(static_cast<double>(crossed.count()) /
@@ -230,6 +223,24 @@ void TransitionRun::receive(Worker& worker, const Share& share, LayerRange chunk
       if (target->chunk(c) == ChunkState::kAllocated) target->mark_valid(c);
     }
   }
+}
+
+// Returns the bytes that come from other devices.
+Bytes TransitionRun::begin_copies(const Share& share, int chunk) {
+  const auto arrives = share.arrives.find(chunk);
+  if (arrives == share.arrives.end()) return {};
+  const Primitive& primitive = *share.primitive;
+  Bytes crossed;
+  StateCopier copier;
+  for (const Move* move : arrives->second) {
+    rendezvous_->check();
+    const Emu& source = dag_.units[primitive.sources[move->source_unit]];
+    const Emu& target = dag_.units[primitive.targets[move->target_unit]];
+    copier.add(store_.at(source, move->from), store_.at(target, move->to), *move);
+    if (move->from != move->to) crossed += bytes_of(*move, schemas_.at(primitive.model_stage));
+  }
+  copier.enqueue();
+  return crossed;
 }
 
 void TransitionRun::tell(const Worker& worker, const Share& share, int chunk, What what) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "nereus/base/error.h"
+#include "nereus/cuda/state_ops.h"
 
 namespace nereus {
 
@@ -59,57 +60,11 @@ uint64_t hash_box(const Bits* values, const Box& box, std::span<const int64_t> s
   return sum;
 }
 
-// Elements as non-negative 64-bit integers with the same bits.
-at::Tensor bits_of(const at::Tensor& values) {
-  switch (values.element_size()) {
-    case 2:
-      return values.view(at::kShort).to(at::kLong).bitwise_and_(0xFFFF);
-    case 4:
-      return values.view(at::kInt).to(at::kLong).bitwise_and_(0xFFFFFFFF);
-    default:
-      return values.view(at::kLong).clone();
-  }
-}
-
-at::Scalar scalar(uint64_t bits) { return static_cast<int64_t>(bits); }
-
-// x ^= x >> shift, where ATen's shift copies the sign.
-void fold(at::Tensor& x, int64_t shift) {
-  const uint64_t mask = (uint64_t{1} << (64 - shift)) - 1;
-  x.bitwise_xor_(x.bitwise_right_shift(shift).bitwise_and_(scalar(mask)));
-}
-
-// The flat global index of each element of the box.
-at::Tensor indices_of(const Box& box, std::span<const int64_t> shape, at::Device device) {
-  const std::vector<int64_t> strides = strides_of(shape);
-  at::Tensor indices = at::zeros({}, at::device(device).dtype(at::kLong));
-  for (size_t d = 0; d < shape.size(); ++d) {
-    std::vector<int64_t> along(shape.size(), 1);
-    along[d] = -1;
-    indices = indices +
-              at::arange(box.begin[d], box.end[d], indices.options()).mul_(strides[d]).view(along);
-  }
-  return indices;
-}
-
-uint64_t hash_slice_by_ops(const at::Tensor& slice, const Box& box,
-                           std::span<const int64_t> shape) {
-  at::Tensor x = bits_of(slice);
-  x.add_(indices_of(box, shape, slice.device()).mul_(scalar(kGolden)));
-  fold(x, 30);
-  x.mul_(scalar(kFirstFactor));
-  fold(x, 27);
-  x.mul_(scalar(kSecondFactor));
-  fold(x, 31);
-  return static_cast<uint64_t>(x.sum().item<int64_t>());
-}
-
 }  // namespace
 
 uint64_t hash_shard(const at::Tensor& shard, const Box& box, std::span<const int64_t> shape) {
   NEREUS_CHECK(shard.is_contiguous() && shard.numel() == volume(box),
                "a shard of another size than its box " + to_string(box));
-  if (!shard.device().is_cpu()) return hash_shard_by_ops(shard, box, shape);
   const void* data = shard.const_data_ptr();
   switch (shard.element_size()) {
     case 2:
@@ -121,21 +76,25 @@ uint64_t hash_shard(const at::Tensor& shard, const Box& box, std::span<const int
   }
 }
 
-uint64_t hash_shard_by_ops(const at::Tensor& shard, const Box& box,
-                           std::span<const int64_t> shape) {
-  if (shape.empty()) return hash_slice_by_ops(shard, box, shape);
-  constexpr int64_t kElements = int64_t{1} << 20;  // at a time
-  const int64_t rows = shard.size(0);
-  const int64_t step = std::max<int64_t>(1, kElements * rows / shard.numel());
-  uint64_t sum = 0;
-  for (int64_t row = 0; row < rows; row += step) {
-    const int64_t count = std::min(step, rows - row);
-    Box slice = box;
-    slice.begin[0] = box.begin[0] + row;
-    slice.end[0] = slice.begin[0] + count;
-    sum += hash_slice_by_ops(shard.narrow(0, row, count), slice, shape);
+ShardHashes::ShardHashes(at::Device device, size_t count) : on_host_(count) {
+  if (device.is_cpu()) return;
+  on_device_ = at::zeros({static_cast<int64_t>(count)}, at::device(device).dtype(at::kLong));
+}
+
+void ShardHashes::add(size_t slot, const at::Tensor& shard, const Box& box,
+                      std::span<const int64_t> shape) {
+  if (on_device_.defined()) {
+    cuda::add_hash(shard, box, shape, on_device_[static_cast<int64_t>(slot)]);
+  } else {
+    on_host_[slot] += hash_shard(shard, box, shape);
   }
-  return sum;
+}
+
+std::vector<uint64_t> ShardHashes::take() const {
+  if (!on_device_.defined()) return on_host_;
+  const at::Tensor sums = on_device_.cpu();
+  const auto* values = sums.const_data_ptr<int64_t>();
+  return {values, values + sums.numel()};
 }
 
 }  // namespace nereus

@@ -6,13 +6,15 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "nereus/state/box.h"
 
 namespace nereus {
 
 // What the elements of `box` contribute to the hash of a tensor of global `shape`; `shard` is
-// contiguous and has the box's extent. The sum over any partition of the tensor is its hash:
+// contiguous, in host memory, and has the box's extent. The sum over any partition of the tensor is
+// its hash:
 //   Σ mix(bits(x_i) + i · φ) mod 2^64,   i: flat global index,
 // where mix is SplitMix64's bijection (Steele, Lea and Flood, OOPSLA 2014). One changed bit always
 // changes the hash; exchanged elements and any other difference do but for a chance of 2^-64 (a
@@ -20,8 +22,19 @@ namespace nereus {
 // are multiples of high powers of two).
 uint64_t hash_shard(const at::Tensor& shard, const Box& box, std::span<const int64_t> shape);
 
-// The same number by ATen operations, where the tensor is: hash_shard() does this for tensors that
-// are not in host memory. Needs about 32 MiB of scratch memory beside the tensor.
-uint64_t hash_shard_by_ops(const at::Tensor& shard, const Box& box, std::span<const int64_t> shape);
+// Many of them, where the shards are: on their own device all hashing is enqueued at once, and only
+// take() waits for it.
+class ShardHashes final {
+ public:
+  // `count` slots for shards on `device`, on whose worker it is used.
+  ShardHashes(at::Device device, size_t count);
+  // Adds hash_shard() to a slot.
+  void add(size_t slot, const at::Tensor& shard, const Box& box, std::span<const int64_t> shape);
+  std::vector<uint64_t> take() const;
+
+ private:
+  std::vector<uint64_t> on_host_;
+  at::Tensor on_device_;  // [count] int64; undefined on the CPU
+};
 
 }  // namespace nereus

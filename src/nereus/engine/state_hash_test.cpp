@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "nereus/cuda/device.h"
 #include "nereus/engine/testing.h"
 
 namespace nereus {
@@ -29,14 +30,11 @@ TEST_P(StateHash, PartsOfAnyCutAddUp) {
       {{{0, 0, 0}, {6, 2, 8}}, {{0, 2, 0}, {4, 5, 8}}, {{4, 2, 0}, {6, 5, 8}}}};
   for (const std::vector<Box>& cut : cuts) {
     uint64_t sum = 0;
-    uint64_t sum_by_ops = 0;
     for (const Box& box : cut) {
       const at::Tensor shard = testing::region(tensor, box).contiguous();
       sum += hash_shard(shard, box, kShape);
-      sum_by_ops += hash_shard_by_ops(shard, box, kShape);
     }
     EXPECT_EQ(sum, hash_of(tensor));
-    EXPECT_EQ(sum_by_ops, hash_of(tensor));
   }
 }
 
@@ -71,10 +69,28 @@ TEST_P(StateHash, FindsEveryExchangedPair) {
 INSTANTIATE_TEST_SUITE_P(AllDTypes, StateHash,
                          ::testing::Values(at::kDouble, at::kFloat, at::kBFloat16, at::kHalf));
 
-TEST(StateHashByOps, CutsLargeTensors) {
-  const at::Tensor tensor = at::randn({300, 5000});  // more elements than go in one slice
-  EXPECT_EQ(hash_shard_by_ops(tensor, whole(tensor.sizes()), tensor.sizes()), hash_of(tensor));
+class StateHashOnGpu : public ::testing::TestWithParam<at::ScalarType> {};
+
+TEST_P(StateHashOnGpu, IsTheSame) {
+  if (cuda::device_count() == 0) GTEST_SKIP() << "needs a GPU";
+  const std::vector<std::pair<std::vector<int64_t>, Box>> cases = {
+      {{6, 5, 8}, {{0, 0, 0}, {6, 5, 8}}},          {{6, 5, 8}, {{2, 1, 3}, {5, 4, 8}}},
+      {{6, 5, 8}, {{1, 0, 0}, {4, 5, 8}}},          {{1000, 3000}, {{0, 0}, {1000, 3000}}},
+      {{1000, 3000}, {{0, 7}, {1000, 1507}}},       {{1000, 3000}, {{500, 0}, {1000, 3000}}},
+      {{4, 6, 5, 8}, {{1, 2, 1, 2}, {3, 5, 4, 7}}}, {{17}, {{3}, {17}}}};
+  ShardHashes hashes(at::Device(at::kCUDA, 0), cases.size());
+  std::vector<uint64_t> expected;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const auto& [shape, box] = cases[i];
+    const at::Tensor shard = at::randn(extent(box), at::dtype(GetParam()));
+    expected.push_back(hash_shard(shard, box, shape));
+    hashes.add(i, shard.to(at::kCUDA), box, shape);
+  }
+  EXPECT_EQ(hashes.take(), expected);
 }
+
+INSTANTIATE_TEST_SUITE_P(AllDTypes, StateHashOnGpu,
+                         ::testing::Values(at::kDouble, at::kFloat, at::kBFloat16, at::kHalf));
 
 }  // namespace
 }  // namespace nereus

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "nereus/base/error.h"
+#include "nereus/engine/state_copier.h"
 #include "nereus/engine/state_hash.h"
 
 namespace nereus {
@@ -122,10 +123,12 @@ void StateStore::copy(const ReshardPlan& plan, std::span<const Emu> sources,
   for (const auto& [device, moves] : arriving) devices.push_back(device);
 
   const auto receive = [&](Worker& worker) {
+    StateCopier copier;
     for (const Move* move : arriving.at(worker.id())) {
-      copy_box(at(sources[move->source_unit], move->from), at(targets[move->target_unit], move->to),
-               move->tensor, move->part, move->box);
+      copier.add(at(sources[move->source_unit], move->from),
+                 at(targets[move->target_unit], move->to), *move);
     }
+    copier.enqueue();
     worker.synchronise();
   };
   workers_.run(devices, receive, nothing_to_abort);
@@ -166,14 +169,17 @@ void StateStore::scatter(const Emu& emu, StateKind kind, const TensorMap& tensor
       NEREUS_CHECK(found != tensors.end(), "no tensor " + name + " to load");
       state.tensor(i, kind).copy_(region(found->second, *box));
     }
+    worker.synchronise();
   };
   workers_.run(emu.devices, fill, nothing_to_abort);
 }
 
 void StateStore::clear(const Emu& emu, StateKind kind) {
-  for (const DeviceId device : emu.devices) {
-    for (const at::Tensor& arena : at(emu, device).arenas(kind)) arena.zero_();
-  }
+  const auto zero = [&](Worker& worker) {
+    for (const at::Tensor& arena : at(emu, worker.id()).arenas(kind)) arena.zero_();
+    worker.synchronise();
+  };
+  workers_.run(emu.devices, zero, nothing_to_abort);
 }
 
 std::map<std::string, uint64_t> StateStore::hashes(const Emu& emu,
@@ -182,15 +188,18 @@ std::map<std::string, uint64_t> StateStore::hashes(const Emu& emu,
   std::mutex mutex;
   const auto add_part = [&](Worker& worker) {
     const UnitState& state = at(emu, worker.id());
-    std::map<std::string, uint64_t> parts;
-    for (const StateComponent& component : state.schema().components) {
+    const StateSchema& schema = state.schema();
+    std::vector<std::string> names;
+    ShardHashes hashes(worker.where().device(), schema.components.size() * schema.tensors.size());
+    for (const StateComponent& component : schema.components) {
       for_each_primary(state, component.kind, [&](int i, const at::Tensor& shard, const Box& box) {
-        const TensorSpec& spec = state.schema().tensors[i];
-        parts[to_string(component.kind) + "/" + spec.name] = hash_shard(shard, box, spec.shape);
+        hashes.add(names.size(), shard, box, schema.tensors[i].shape);
+        names.push_back(to_string(component.kind) + "/" + schema.tensors[i].name);
       });
     }
+    const std::vector<uint64_t> parts = hashes.take();
     const std::lock_guard lock(mutex);
-    for (const auto& [name, part] : parts) sums[name] += part;
+    for (size_t i = 0; i < names.size(); ++i) sums[names[i]] += parts[i];
   };
   workers.run(emu.devices, add_part, nothing_to_abort);
   sums["updates"] = static_cast<uint64_t>(at(emu, emu.devices.front()).updates);

@@ -8,44 +8,8 @@
 #include <cmath>
 
 #include "nereus/base/error.h"
-#include "nereus/engine/stopwatch.h"
 
 namespace nereus {
-
-void UnitComms::abort(const std::string& reason) const {
-  tp->abort(reason);
-  pp->abort(reason);
-  dp->abort(reason);
-}
-
-std::map<DeviceId, UnitComms> connect(const StagePlan& stage) {
-  std::map<DeviceId, UnitComms> comms;
-  const auto group = [&](const std::vector<DeviceId>& members,
-                         std::unique_ptr<Communicator> UnitComms::* which) {
-    auto handles = make_thread_communicators(static_cast<int>(members.size()));
-    for (size_t i = 0; i < members.size(); ++i) {
-      comms[members[i]].*which = std::move(handles[i]);
-    }
-  };
-  const int tp = stage.layout.tp;
-  const int pp = stage.layout.pp;
-  for (const auto& unit : stage.units) {
-    for (int p = 0; p < pp; ++p) {
-      group({unit.begin() + p * tp, unit.begin() + (p + 1) * tp}, &UnitComms::tp);
-    }
-    for (int t = 0; t < tp; ++t) {
-      std::vector<DeviceId> column;
-      for (int p = 0; p < pp; ++p) column.push_back(unit[p * tp + t]);
-      group(column, &UnitComms::pp);
-    }
-  }
-  for (int index = 0; index < stage.layout.devices(); ++index) {
-    std::vector<DeviceId> replicas;
-    for (const auto& unit : stage.units) replicas.push_back(unit[index]);
-    group(replicas, &UnitComms::dp);
-  }
-  return comms;
-}
 
 namespace {
 
@@ -196,7 +160,7 @@ double UnitEngine::squared_norm(const std::vector<at::Tensor>& gradients) const 
 
 void UnitEngine::apply(std::vector<at::Tensor>& gradients, double lr, double factor,
                        const OptimizerOptions& optimizer) {
-  const Stopwatch timer;
+  const StreamTimer::Scope timing(optimizer_timer_, device());
   const std::vector weights = state_.arenas(StateKind::kWeights);
   const std::vector masters = state_.arenas(StateKind::kMaster);
   const std::vector exp_avgs = state_.arenas(StateKind::kExpAvg);
@@ -211,7 +175,6 @@ void UnitEngine::apply(std::vector<at::Tensor>& gradients, double lr, double fac
     if (!masters.empty()) weights[i].copy_(parameter);
   }
   ++state_.version;
-  optimizer_time_ += timer.elapsed();
 }
 
 std::map<OpClass, Seconds> UnitEngine::take_times(OpClass local, Seconds wall) {
@@ -219,7 +182,7 @@ std::map<OpClass, Seconds> UnitEngine::take_times(OpClass local, Seconds wall) {
   times[OpClass::kTensorComm] = comms_.tp->take_elapsed();
   times[OpClass::kPipelineComm] = comms_.pp->take_elapsed();
   times[OpClass::kGradientComm] = comms_.dp->take_elapsed();
-  times[OpClass::kOptimizer] = std::exchange(optimizer_time_, Seconds());
+  times[OpClass::kOptimizer] = optimizer_timer_.take();
   Seconds rest = wall;
   for (const auto& [op_class, seconds] : times) rest -= seconds;
   times[local] = std::max(rest, Seconds());

@@ -4,26 +4,14 @@
 #include <memory>
 #include <vector>
 
-#include "nereus/comm/communicator.h"
 #include "nereus/cost/op_class.h"
 #include "nereus/engine/optimizer.h"
+#include "nereus/engine/unit_comms.h"
 #include "nereus/engine/unit_state.h"
 #include "nereus/nn/generate.h"
 #include "nereus/nn/pipeline.h"
 
 namespace nereus {
-
-// The groups a rank belongs to: its TP group, the same TP rank of all pipeline stages, and the same
-// rank of all replicas. Groups of one rank exist too.
-struct UnitComms {
-  std::unique_ptr<Communicator> tp;
-  std::unique_ptr<Communicator> pp;
-  std::unique_ptr<Communicator> dp;
-  void abort(const std::string& reason) const;
-};
-
-// The communicators of every device of a model-stage.
-std::map<DeviceId, UnitComms> connect(const StagePlan& stage);
 
 struct UpdateResult {
   double grad_norm = 0;  // of the whole logical model, before clipping
@@ -74,7 +62,7 @@ class UnitEngine final {
   UnitComms comms_;
   ParameterMap parameters_;  // leaves that share the arenas' bytes
   DecoderStage stage_;
-  Seconds optimizer_time_;
+  StreamTimer optimizer_timer_;
 };
 
 }  // namespace nereus

@@ -1,7 +1,6 @@
 #include "nereus/engine/unit_state.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/InferenceMode.h>
 
 #include <algorithm>
 
@@ -126,15 +125,6 @@ ParameterMap UnitState::views_of(std::span<const at::Tensor> arenas) const {
     if (box) views[spec.name] = view(*arena_of[chunk_of(spec, schema_.num_layers)], *box, offset);
   }
   return views;
-}
-
-void copy_box(const UnitState& source, const UnitState& target, int tensor, StatePart part,
-              const Box& box) {
-  const c10::InferenceMode no_autograd;
-  for (const StateComponent& component : target.schema().components) {
-    if (part_of(component.kind) != part) continue;
-    target.region(tensor, component.kind, box).copy_(source.region(tensor, component.kind, box));
-  }
 }
 
 }  // namespace nereus

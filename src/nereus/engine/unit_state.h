@@ -85,9 +85,4 @@ class UnitState final {
   std::vector<Chunk> chunks_;
 };
 
-// Copies one box of one tensor, in every component of `part` that the target has; dtypes may
-// differ.
-void copy_box(const UnitState& source, const UnitState& target, int tensor, StatePart part,
-              const Box& box);
-
 }  // namespace nereus

@@ -2,12 +2,24 @@
 
 #include <ATen/Parallel.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
 
 #include <latch>
 
 #include "nereus/base/error.h"
 
 namespace nereus {
+
+namespace {
+
+// Two threads of one device do not wait for each other's kernels.
+void use_own_stream(c10::Device device) {
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  guard.setDevice(device);
+  guard.exchangeStream(guard.getStreamFromGlobalPool(device));
+}
+
+}  // namespace
 
 Worker::Worker(DeviceId id, at::TensorOptions where, DeviceMemory memory)
     : id_(id), where_(where), memory_(std::move(memory)), thread_([this] { loop(); }) {}
@@ -37,6 +49,7 @@ void Worker::post(std::function<void()> task) {
 
 void Worker::loop() {
   at::set_num_threads(1);
+  if (!where_.device().is_cpu()) use_own_stream(where_.device());
   const DeviceMemory::Scope scope(memory_);
   while (true) {
     std::function<void()> task;
@@ -53,18 +66,24 @@ void Worker::loop() {
 
 WorkerPool::WorkerPool(const Cluster& cluster, const std::string& device_type) {
   const bool on_gpu = device_type == "cuda";
-  const auto add = [&](DeviceId id, at::TensorOptions where, Bytes budget) {
-    workers_.emplace(id, std::make_unique<Worker>(id, where, DeviceMemory(to_string(id), budget)));
+  const auto add = [&](DeviceId id, at::TensorOptions where, DeviceMemory memory) {
+    workers_.emplace(id, std::make_unique<Worker>(id, where, std::move(memory)));
   };
   const DevicePool devices = all_devices(cluster);
   for (const DeviceId id : devices.devices()) {
-    const auto index = static_cast<at::DeviceIndex>(id.index);
-    add(id, on_gpu ? at::Device(at::kCUDA, index) : at::Device(at::kCPU), cluster.device.memory);
+    const Bytes budget = cluster.device.memory;
+    if (on_gpu) {
+      const at::Device gpu(at::kCUDA, static_cast<at::DeviceIndex>(id.index));
+      add(id, gpu, DeviceMemory(to_string(id), budget, gpu));
+    } else {
+      add(id, at::kCPU, DeviceMemory(to_string(id), budget));
+    }
   }
   for (int host = 0; host < static_cast<int>(cluster.hosts.size()); ++host) {
     const Bytes memory = cluster.hosts[host].memory;
     if (memory == Bytes()) continue;
-    add({host, kHostMemory}, at::TensorOptions(at::kCPU).pinned_memory(on_gpu), memory);
+    const DeviceId id{host, kHostMemory};
+    add(id, at::TensorOptions(at::kCPU).pinned_memory(on_gpu), DeviceMemory(to_string(id), memory));
   }
 }
 
@@ -113,6 +132,16 @@ class FirstError {
   bool is_consequence_ = false;
 };
 
+// An accelerator's allocator has errors of its own.
+void naming_lack_of_memory(Worker& worker, const std::function<void(Worker&)>& body) {
+  try {
+    body(worker);
+  } catch (const c10::OutOfMemoryError& error) {
+    throw Error(ErrorCode::kOutOfMemory,
+                "device " + to_string(worker.id()) + ": " + error.what_without_backtrace());
+  }
+}
+
 }  // namespace
 
 void WorkerPool::run(std::span<const DeviceId> devices, const std::function<void(Worker&)>& body,
@@ -123,7 +152,7 @@ void WorkerPool::run(std::span<const DeviceId> devices, const std::function<void
     Worker& worker = at(id);
     worker.post([&] {
       try {
-        body(worker);
+        naming_lack_of_memory(worker, body);
       } catch (const std::exception& error) {
         const auto* ours = dynamic_cast<const Error*>(&error);
         const bool consequence = ours != nullptr && ours->code() == ErrorCode::kAborted;

@@ -31,6 +31,7 @@ Runtime::Runtime(const Cluster& cluster, const std::string& device_type,
     : models_(std::move(models)),
       devices_(all_devices(cluster)),
       workers_(cluster, device_type),
+      communicators_(device_type),
       store_(workers_) {}
 
 StateSchema Runtime::schema(ModelStage model_stage) const {
@@ -39,12 +40,13 @@ StateSchema Runtime::schema(ModelStage model_stage) const {
 
 Runtime::StageComms Runtime::connect_all(const Plan& plan) {
   StageComms comms;
-  for (const StagePlan& stage : plan.stages) comms[stage.model_stage] = connect(stage);
+  for (const StagePlan& stage : plan.stages)
+    comms[stage.model_stage] = connect(stage, communicators_);
   return comms;
 }
 
 void Runtime::prepare(Plan plan) {
-  auto comms = std::async(std::launch::async, connect_all, plan);
+  auto comms = std::async(std::launch::async, [this, plan] { return connect_all(plan); });
   prepared_ = Prepared{std::move(plan), std::move(comms)};
 }
 
@@ -55,6 +57,7 @@ void Runtime::adopt(Plan plan) {
   const bool is_prepared = prepared_ && prepared_->plan == plan_;
   start_engines(is_prepared ? prepared_->comms.get() : connect_all(plan_));
   prepared_.reset();
+  trimming_ = std::async(std::launch::async, [this] { communicators_.trim(); });
 }
 
 void Runtime::release() { engines_.clear(); }
@@ -137,6 +140,7 @@ NodeTiming Runtime::run(const std::string& name, ModelStage model_stage, OpClass
       [&](Worker& worker) {
         const Stopwatch local_timer;
         body(engine_of(worker.id()), unit_of.at(worker.id()));
+        worker.synchronise();
         walls.at(worker.id()) = local_timer.elapsed();
       },
       [&](const std::string& reason) {

@@ -63,18 +63,20 @@ class Runtime final {
     std::future<StageComms> comms;
   };
 
-  static StageComms connect_all(const Plan& plan);
+  StageComms connect_all(const Plan& plan);
   void alias_generation();
   void start_engines(StageComms comms);
 
   std::map<Role, ModelUse> models_;
   DevicePool devices_;
   WorkerPool workers_;
+  CommunicatorCache communicators_;
   StateStore store_;
   Plan plan_;
   std::map<std::pair<ModelStage, DeviceId>, std::unique_ptr<UnitEngine>> engines_;
   std::optional<Prepared> prepared_;
-  ReshardPlan weight_sync_;  // moves to generation devices that are not aliased
+  std::future<void> trimming_;  // giving up communicators takes long, and nobody waits for it
+  ReshardPlan weight_sync_;     // moves to generation devices that are not aliased
 };
 
 }  // namespace nereus

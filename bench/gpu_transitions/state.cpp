@@ -1,0 +1,69 @@
+#include "gpu_transitions/state.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+namespace nereus::bench {
+
+Cluster gpu_cluster(int devices) {
+  Cluster cluster = named_cluster("h200x8", 1);
+  cluster.hosts.front().devices = devices;
+  cluster.hosts.front().full_speed_devices = devices;
+  return cluster;
+}
+
+Plan actor_plan(ModelStage model_stage, Layout layout, int units) {
+  std::vector<DeviceId> devices;
+  for (int i = 0; i < units * layout.devices(); ++i) devices.push_back({0, i});
+  return plan_of({stage_on(model_stage, layout, devices)});
+}
+
+GpuState::GpuState(const ModelSpec& spec, ModelStage model_stage, int devices)
+    : model_stage_(model_stage),
+      cluster_(gpu_cluster(devices)),
+      job_(ppo_job(spec)),
+      workers_(cluster_, "cuda"),
+      store_(workers_),
+      compiler_(job_, cluster_) {}
+
+Bytes GpuState::bytes() const { return state_bytes(schema(), Layout(), 0); }
+
+void GpuState::fill(const Plan& plan) {
+  for (const Emu& unit : units_of(plan.stages.front())) {
+    store_.create(unit, schema());
+    workers_.run(
+        unit.devices,
+        [&](Worker& worker) {
+          const UnitState& state = store_.at(unit, worker.id());
+          for (const StateComponent& component : state.schema().components) {
+            for (at::Tensor arena : state.arenas(component.kind)) arena.normal_();
+          }
+          worker.synchronise();
+        },
+        [](const std::string&) {});
+  }
+}
+
+Expected<TransitionDag> GpuState::compile(const Plan& from, const Plan& to) {
+  return compiler_.compile(from, to, measured_calibration());
+}
+
+TransitionReport GpuState::run(const TransitionDag& dag, const WorkerPool* workers) {
+  const ExecuteOptions options{.verify = false, .workers = workers};
+  return execute(dag, store_, [this](ModelStage) { return schema(); }, options);
+}
+
+Bytes GpuState::most_received(const Plan& from, const Plan& to) const {
+  const StateSchema all = schema();
+  const ReshardPlan plan = reshard(units_of(from.stages.front()), units_of(to.stages.front()), all);
+  std::map<DeviceId, Bytes> received;
+  for (const Move& move : plan.moves) {
+    if (move.from != move.to) received[move.to] += bytes_of(move, all);
+  }
+  Bytes most;
+  for (const auto& [device, bytes] : received) most = std::max(most, bytes);
+  return most;
+}
+
+}  // namespace nereus::bench

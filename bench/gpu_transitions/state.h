@@ -1,0 +1,45 @@
+// One model-stage's state on the GPUs of one host, and plans of it.
+#pragma once
+
+#include "common/jobs.h"
+#include "nereus/engine/transition_executor.h"
+#include "nereus/transition/compile.h"
+
+namespace nereus::bench {
+
+// The GPUs 0 … devices-1 of this machine, with all their memory.
+Cluster gpu_cluster(int devices);
+
+// Units of `layout` on the first `units` × layout.devices() devices, of the actor's training or,
+// weights only, generation.
+Plan actor_plan(ModelStage model_stage, Layout layout, int units);
+
+class GpuState final {
+ public:
+  GpuState(const ModelSpec& spec, ModelStage model_stage, int devices);
+
+  const Cluster& cluster() const { return cluster_; }
+  const WorkerPool& workers() const { return workers_; }
+  StateStore& store() { return store_; }
+  StateSchema schema() const { return state_schema(job_.models.at(Role::kActor), model_stage_); }
+  Bytes bytes() const;  // of one copy
+
+  // The state of a plan of one unit, random.
+  void fill(const Plan& plan);
+  StageHashes hashes(const Plan& plan) { return hash_stages(plan, store_, workers_); }
+
+  Expected<TransitionDag> compile(const Plan& from, const Plan& to);
+  TransitionReport run(const TransitionDag& dag, const WorkerPool* workers = nullptr);
+  // What the fullest link has to carry: the most that one device gets from others.
+  Bytes most_received(const Plan& from, const Plan& to) const;
+
+ private:
+  ModelStage model_stage_;
+  Cluster cluster_;
+  JobSpec job_;
+  WorkerPool workers_;
+  StateStore store_;
+  TransitionCompiler compiler_;
+};
+
+}  // namespace nereus::bench

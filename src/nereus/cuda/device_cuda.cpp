@@ -1,0 +1,29 @@
+#include "nereus/cuda/device.h"
+
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+
+namespace nereus::cuda {
+
+int device_count() { return c10::cuda::device_count(); }
+
+bool is_capturing() {
+  return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
+}
+
+void limit_memory(int device, Bytes budget) {
+  const auto index = static_cast<c10::DeviceIndex>(device);
+  const c10::cuda::CUDAGuard on(index);
+  size_t free = 0, total = 0;
+  C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  const double fraction = static_cast<double>(budget.count()) / static_cast<double>(total);
+  c10::cuda::CUDACachingAllocator::setMemoryFraction(std::min(1.0, fraction), index);
+}
+
+}  // namespace nereus::cuda

@@ -1,0 +1,9 @@
+#include "nereus/cuda/device.h"
+
+namespace nereus::cuda {
+
+int device_count() { return 0; }
+bool is_capturing() { return false; }
+void limit_memory(int, Bytes) {}
+
+}  // namespace nereus::cuda

@@ -1,0 +1,23 @@
+// Moving state between units.
+#pragma once
+
+#include "nereus/cuda/state_ops.h"
+#include "nereus/engine/unit_state.h"
+#include "nereus/state/reshard.h"
+
+namespace nereus {
+
+// Used by the worker of the device that receives.
+class StateCopier final {
+ public:
+  // Copies the move's box of one tensor, in every component of its part that the target has; dtypes
+  // may differ. At once, or when enqueue() is called: then what lies side by side is one copy.
+  void add(const UnitState& source, const UnitState& target, const Move& move);
+  // Hands the copies to the device: they are done when its stream is.
+  void enqueue() { copies_.enqueue(); }
+
+ private:
+  cuda::Copies copies_;
+};
+
+}  // namespace nereus
