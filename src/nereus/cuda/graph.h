@@ -1,0 +1,30 @@
+// Work on a GPU that is recorded once and replayed with one call.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+namespace nereus::cuda {
+
+// Used by one thread, on one current stream, which must not be the default one. Replays read and
+// write the very memory of the recording. Without CUDA record() throws Error(kInternal).
+class Graph final {
+ public:
+  Graph();
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  bool recorded() const { return graph_ != nullptr; }
+  // What `work` enqueues is recorded, not done. It must have run once before (libraries prepare at
+  // first use), and must not wait for the device.
+  void record(const std::function<void()>& work);
+  void replay();
+  void clear();  // frees what the recording holds
+
+ private:
+  struct Recording;
+  std::unique_ptr<Recording> graph_;
+};
+
+}  // namespace nereus::cuda
