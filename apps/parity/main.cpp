@@ -73,29 +73,28 @@ Request read_request(const std::filesystem::path& file) {
   return request;
 }
 
-// Right-padded micro-batches in the order of the samples.
+// Micro-batches in the order of the samples.
 std::vector<MicroBatch> micro_batches(const std::vector<Sample>& samples, at::Device device) {
+  const auto on_device = [&](const std::vector<int64_t>& numbers) {
+    return at::tensor(numbers, at::kLong).to(device);
+  };
   std::vector<MicroBatch> batches;
   for (size_t begin = 0; begin < samples.size(); begin += kMicroBatch) {
-    const size_t end = std::min(samples.size(), begin + kMicroBatch);
-    int64_t longest = 0;
-    for (size_t i = begin; i < end; ++i) {
-      longest = std::max(longest, std::ssize(samples[i].tokens()));
-    }
-    at::Tensor tokens = at::zeros({static_cast<int64_t>(end - begin), longest}, at::kLong);
-    std::vector<int64_t> predicts, targets;
-    for (size_t i = begin; i < end; ++i) {
-      const int64_t row = static_cast<int64_t>(i - begin);
-      std::ranges::copy(samples[i].tokens(), tokens.data_ptr<int64_t>() + row * longest);
-      const int64_t first = row * longest + std::ssize(samples[i].prompt) - 1;
+    std::vector<int64_t> tokens, lengths, predicts, targets;
+    for (size_t i = begin; i < std::min(samples.size(), begin + kMicroBatch); ++i) {
+      const std::vector<int64_t> own = samples[i].tokens();
+      const int64_t first = std::ssize(tokens) + std::ssize(samples[i].prompt) - 1;
       for (size_t t = 0; t < samples[i].response.size(); ++t) {
         predicts.push_back(first + static_cast<int64_t>(t));
         targets.push_back(samples[i].response[t]);
       }
+      tokens.insert(tokens.end(), own.begin(), own.end());
+      lengths.push_back(std::ssize(own));
     }
-    batches.push_back({.tokens = tokens.to(device),
-                       .predicts = at::tensor(predicts, at::kLong).to(device),
-                       .targets = at::tensor(targets, at::kLong).to(device)});
+    batches.push_back({.tokens = on_device(tokens),
+                       .packing = pack(lengths, device),
+                       .predicts = on_device(predicts),
+                       .targets = on_device(targets)});
   }
   return batches;
 }
@@ -104,17 +103,18 @@ std::vector<MicroBatch> micro_batches(const std::vector<Sample>& samples, at::De
 at::Tensor all_logits(const testing::UnitRank& unit, const at::Tensor& tokens) {
   const at::NoGradGuard no_grad;
   const DecoderStage& stage = unit.stage;
+  const Packing packing = pack({tokens.size(0)}, tokens.device());
   at::Tensor hidden;
   if (stage.is_first()) {
     hidden = stage.embed(tokens);
   } else {
-    hidden = at::empty({1, tokens.size(1), stage.spec().hidden_size}, stage.options());
+    hidden = at::empty({tokens.size(0), stage.spec().hidden_size}, stage.options());
     unit.pp.recv(hidden, unit.rank.pp - 1);
   }
   for (int layer = stage.layers().begin; layer < stage.layers().end; ++layer) {
-    hidden = stage.block(layer, hidden);
+    hidden = stage.block(layer, hidden, packing);
   }
-  if (stage.is_last()) return unit.tp.all_gather(stage.logits(hidden.flatten(0, 1)), 1);
+  if (stage.is_last()) return unit.tp.all_gather(stage.logits(hidden), 1);
   unit.pp.send(hidden, unit.rank.pp + 1);
   return {};
 }
@@ -123,7 +123,7 @@ void store_outputs(const testing::UnitRank& unit, const std::vector<Sample>& sam
                    const std::vector<MicroBatch>& batches, Results& results) {
   const at::Device device = unit.stage.options().device();
   for (const Sample& sample : samples) {
-    const at::Tensor tokens = at::tensor(sample.tokens(), at::kLong).unsqueeze(0).to(device);
+    const at::Tensor tokens = at::tensor(sample.tokens(), at::kLong).to(device);
     const at::Tensor logits = all_logits(unit, tokens);
     const std::lock_guard lock(results.mutex);
     if (logits.defined()) {

@@ -4,13 +4,16 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "nereus/comm/communicator.h"
-#include "nereus/nn/kv_cache.h"
+#include "nereus/nn/log_probs.h"
+#include "nereus/nn/packing.h"
 #include "nereus/nn/rope.h"
+#include "nereus/nn/stacked_linear.h"
 #include "nereus/state/sharding.h"
 
 namespace nereus {
@@ -35,55 +38,53 @@ class DecoderStage {
   Rank rank() const { return rank_; }
   LayerRange layers() const { return layers_; }
   at::TensorOptions options() const { return options_; }  // of hidden states: device and dtype
-  Communicator& tp() const { return tp_; }
-  // First row of the vocabulary whose embedding and logits are here.
-  int64_t vocab_begin() const { return vocab_begin_; }
+  int64_t kv_heads() const { return kv_heads_; }          // of this rank
 
-  // tokens [b, T] int64 → hidden [b, T, hidden]. First stage only.
+  // tokens [n] int64 → hidden [n, hidden]. First stage only.
   at::Tensor embed(const at::Tensor& tokens) const;
-  // One block (global number) over whole sequences from position 0, right-padded, causal: padding
-  // comes after all real tokens, so it needs no mask. hidden [b, T, h] → [b, T, h].
-  at::Tensor block(int layer, const at::Tensor& hidden) const;
-  // All local blocks with the cache. Prefill of an empty cache: hidden [b, longest prompt, h],
-  // prompts right-padded. Then one token a row: [b, 1, h]. Appends to the cache. No autograd.
-  at::Tensor blocks_cached(const at::Tensor& hidden, KvCache& cache) const;
-  // Final norm and head on selected rows, last stage only: hidden [n, h] → local logits [n,
-  // vocab/tp].
+  // One block (global number) over packed sequences from position 0, causal: hidden [n, h] → [n,
+  // h].
+  at::Tensor block(int layer, const at::Tensor& hidden, const Packing& packing) const;
+  // Attention of the local block number `block`: qkv [n, heads + 2 · kv heads, head_dim] before
+  // rotation → [n, heads · head_dim].
+  using Attend = std::function<at::Tensor(int block, const at::Tensor& qkv)>;
+  // All local blocks with another attention (over a cache): hidden [n, h] → [n, h]. No autograd.
+  at::Tensor blocks(at::Tensor hidden, const Attend& attend) const;
+  // Tables for at least `positions` positions.
+  RopeTables rope_tables(int64_t positions) const;
+
+  // The last stage's end, on selected rows: hidden [n, h] → local logits [n, vocab/tp].
   at::Tensor logits(const at::Tensor& hidden) const;
-  // Final norm and scalar head (Head::kScalar): hidden [n, h] → [n]. The same on all TP ranks.
+  // Of the tokens `targets` [n], under softmax(logits / temperature).
+  LogProbs log_probs(const at::Tensor& hidden, const at::Tensor& targets, double temperature,
+                     bool with_entropy) const;
+  // Scalar head (Head::kScalar): hidden [n, h] → [n]. The same on all TP ranks.
   at::Tensor values(const at::Tensor& hidden) const;
 
  private:
-  struct Projection {
-    at::Tensor weight;
-    at::Tensor bias;  // undefined: none
-  };
   struct Block {
     at::Tensor input_norm, post_attention_norm;
-    Projection q, k, v;
+    LinearStack qkv;
     at::Tensor q_norm, k_norm;  // undefined: none
     at::Tensor o;
-    at::Tensor gate, up, down;
-  };
-  struct Heads {
-    at::Tensor q, k, v;  // [b, T, heads of each kind, head_dim], rotated
+    LinearStack gate_up;
+    at::Tensor down;
   };
 
   static Block block_of(const ParameterMap& parameters, const ModelSpec& spec, int layer);
-  // Of positions 0 … length - 1. Grows the tables on demand.
-  RopeTables rope_prefix(int64_t length) const;
-  // Of one position per row.
-  RopeTables rope_at(const std::vector<int64_t>& positions) const;
-  // normed [b, T, h]; `rope` as apply_rope wants it.
-  Heads heads(const Block& block, const at::Tensor& normed, const RopeTables& rope) const;
-  at::Tensor feed_forward(const Block& block, const at::Tensor& hidden) const;
+  // `attention`: qkv → [n, heads · head_dim].
+  template <class Attention>
+  at::Tensor run(const Block& block, const at::Tensor& hidden, const Attention& attention) const;
+  // normed [n, h] → [n, heads + 2 · kv heads, head_dim].
+  at::Tensor project(const Block& block, const at::Tensor& normed) const;
   at::Tensor final_norm(const at::Tensor& hidden) const;
 
   ModelSpec spec_;
   Layout layout_;
   Rank rank_;
   LayerRange layers_;
-  int64_t vocab_begin_ = 0;
+  int64_t vocab_begin_ = 0;  // first row of the vocabulary whose embedding and logits are here
+  int64_t kv_heads_ = 0;
   Communicator& tp_;
   at::TensorOptions options_;
   std::vector<Block> blocks_;

@@ -1,14 +1,18 @@
 #include "nereus/nn/generate.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+#include <optional>
+#include <utility>
 
-#include "nereus/base/error.h"
+#include "nereus/cuda/graph.h"
+#include "nereus/nn/kv_cache.h"
 
 namespace nereus {
 
@@ -16,114 +20,133 @@ namespace {
 
 // When fewer rows than this share of the batch still run, the others leave the cache.
 constexpr double kCompactBelow = 0.75;
+// Steps on an accelerator between two looks of the host at what was drawn.
+constexpr int64_t kStepsUnseen = 16;
 
 class Generation {
  public:
   Generation(const DecoderStage& stage, Communicator& tp, Communicator& pp,
              const std::vector<GenerationRequest>& requests, const GenerationOptions& options)
-      : stage_(stage), tp_(tp), pp_(pp), requests_(requests), options_(options) {
+      : stage_(stage),
+        tp_(tp),
+        pp_(pp),
+        requests_(requests),
+        options_(options),
+        device_(stage.options().device()),
+        prompts_(pack_prompts(requests, device_)),
+        cache_(stage, prompts_, options.max_new_tokens),
+        interval_(device_.is_cpu() ? 1 : kStepsUnseen) {
     results_.resize(requests.size());
-    rows_.resize(requests.size());
-    std::iota(rows_.begin(), rows_.end(), 0);
-    for (const GenerationRequest& request : requests) {
-      NEREUS_CHECK(!request.prompt.empty(), "the prompt of a sample is empty");
-      prompt_lengths_.push_back(std::ssize(request.prompt));
-    }
+    std::vector<int64_t> rows(requests.size());
+    std::iota(rows.begin(), rows.end(), 0);
+    take_rows(std::move(rows));
   }
 
   std::vector<GenerationResult> run() {
-    if (requests_.empty() || options_.max_new_tokens == 0) return std::move(results_);
-    cache_ = make_kv_cache(stage_.spec(), stage_.layout(), stage_.rank(), prompt_lengths_,
-                           options_.max_new_tokens, stage_.options());
-    std::vector<int64_t> last;  // flat index of each row's last real token
-    last.reserve(prompt_lengths_.size());
-    const int64_t longest = std::ranges::max(prompt_lengths_);
-    for (size_t row = 0; row < prompt_lengths_.size(); ++row) {
-      last.push_back(static_cast<int64_t>(row) * longest + prompt_lengths_[row] - 1);
-    }
-    const at::Tensor hidden = through_blocks(padded_prompts(longest));
-    accept(next_tokens(hidden.flatten(0, 1).index_select(0, on_device(last))));
-    while (step_ < options_.max_new_tokens && running() > 0) {
-      compact();
-      accept(next_tokens(through_blocks(latest_tokens()).flatten(0, 1)));
+    draw_next(prompt_logits());
+    while (step_ < options_.max_new_tokens && !rows_.empty()) {
+      decode();
+      draw_next(logits_);
     }
     return std::move(results_);
   }
 
  private:
+  static Packing pack_prompts(const std::vector<GenerationRequest>& requests, at::Device device) {
+    std::vector<int64_t> lengths;
+    for (const GenerationRequest& request : requests) lengths.push_back(std::ssize(request.prompt));
+    return pack(std::move(lengths), device);
+  }
+
   at::Tensor on_device(const std::vector<int64_t>& numbers) const {
-    return at::tensor(numbers, at::kLong).to(stage_.options().device());
+    return at::tensor(numbers, at::kLong).to(device_);
   }
 
-  at::Tensor padded_prompts(int64_t longest) const {
-    at::Tensor tokens = at::zeros({std::ssize(requests_), longest}, at::kLong);
-    for (size_t row = 0; row < requests_.size(); ++row) {
-      std::ranges::copy(requests_[row].prompt, tokens.data_ptr<int64_t>() + row * longest);
-    }
-    return tokens.to(stage_.options().device());
+  // Requests of the cache's rows from now on.
+  void take_rows(std::vector<int64_t> rows) {
+    rows_ = std::move(rows);
+    std::vector<uint64_t> ids;
+    for (const int64_t row : rows_) ids.push_back(requests_[row].sample_id);
+    sampler_.emplace(options_.sampling, std::move(ids), device_);
+    unseen_ = at::empty({interval_, 2, std::ssize(rows_)}, at::device(device_).dtype(at::kDouble));
   }
 
-  at::Tensor latest_tokens() const {
-    std::vector<int64_t> tokens;
-    tokens.reserve(rows_.size());
-    for (const int64_t row : rows_) tokens.push_back(results_[row].tokens.back());
-    return on_device(tokens).unsqueeze(1);
-  }
-
-  // tokens [b, T] → hidden states behind this stage, which the next stage has got.
+  // tokens [n] → hidden states behind this stage, which the next stage has got.
   at::Tensor through_blocks(const at::Tensor& tokens) {
     at::Tensor hidden;
     if (stage_.is_first()) {
       hidden = stage_.embed(tokens);
     } else {
-      hidden =
-          at::empty({tokens.size(0), tokens.size(1), stage_.spec().hidden_size}, stage_.options());
+      hidden = at::empty({tokens.size(0), stage_.spec().hidden_size}, stage_.options());
       pp_.recv(hidden, pp_.rank() - 1);
     }
-    hidden = stage_.blocks_cached(hidden, cache_);
+    hidden = stage_.blocks(
+        hidden, [&](int block, const at::Tensor& qkv) { return cache_.attend(block, qkv); });
+    cache_.advance();
     if (!stage_.is_last()) pp_.send(hidden, pp_.rank() + 1);
     return hidden;
   }
 
-  // hidden [b, h] of the last stage → a token and its log-probability per row, on every rank.
-  at::Tensor next_tokens(const at::Tensor& hidden) {
-    at::Tensor drawn = at::empty({2, std::ssize(rows_)}, at::kDouble);  // exact for token ids
-    if (stage_.is_last()) {
-      std::vector<uint64_t> ids;
-      ids.reserve(rows_.size());
-      for (const int64_t row : rows_) ids.push_back(requests_[row].sample_id);
-      const std::vector<int64_t> positions(rows_.size(), step_);
-      const Drawn next =
-          draw(tp_.all_gather(stage_.logits(hidden), 1), ids, positions, options_.sampling);
-      std::ranges::copy(next.tokens, drawn[0].data_ptr<double>());
-      std::ranges::copy(next.log_probs, drawn[1].data_ptr<double>());
-    }
-    pp_.broadcast(drawn, pp_.size() - 1);
-    return drawn;
+  // hidden [rows, h] → [rows, vocab] on the last stage.
+  at::Tensor all_logits(const at::Tensor& hidden) {
+    return stage_.is_last() ? tp_.all_gather(stage_.logits(hidden), 1) : at::Tensor();
   }
 
-  void accept(const at::Tensor& drawn) {
-    const auto numbers = drawn.accessor<double, 2>();
-    for (size_t i = 0; i < rows_.size(); ++i) {
-      GenerationResult& result = results_[rows_[i]];
-      if (result.finished) {
-        continue;  // it has not left the batch yet
-      }
-      const auto token = static_cast<int64_t>(numbers[0][i]);
-      result.tokens.push_back(token);
-      result.log_probs.push_back(numbers[1][i]);
-      result.finished =
-          !options_.ignore_eos && std::ranges::count(options_.eos_token_ids, token) > 0;
+  at::Tensor prompt_logits() {
+    std::vector<int64_t> tokens, last;  // last: where each prompt ends
+    for (const GenerationRequest& request : requests_) {
+      tokens.insert(tokens.end(), request.prompt.begin(), request.prompt.end());
+      last.push_back(std::ssize(tokens) - 1);
     }
+    return all_logits(through_blocks(on_device(tokens)).index_select(0, on_device(last)));
+  }
+
+  // One step; its logits are in logits_. The first one after the batch has changed prepares for the
+  // second one, which is recorded for all that follow.
+  void decode() {
+    const auto work = [&] { logits_ = all_logits(through_blocks(drawn_[0].to(at::kLong))); };
+    const bool recordable = cache_.repeats() && pp_.size() == 1;
+    if (!recordable || !prepared_) {
+      work();
+      prepared_ = true;
+      return;
+    }
+    if (!graph_.recorded()) graph_.record(work);
+    graph_.replay();
+  }
+
+  // The next token of each row, on all ranks.
+  void draw_next(const at::Tensor& logits) {
+    if (!drawn_.defined()) drawn_ = at::empty_like(unseen_[0]);
+    if (stage_.is_last()) sampler_->draw(logits, step_, drawn_);
+    pp_.broadcast(drawn_, pp_.size() - 1);
+    unseen_[step_ - seen_].copy_(drawn_);
     ++step_;
+    if (step_ - seen_ == interval_ || step_ == options_.max_new_tokens) look();
   }
 
-  int64_t running() const {
-    return std::ranges::count_if(rows_, [&](int64_t row) { return !results_[row].finished; });
+  void look() {
+    const at::Tensor drawn = unseen_.narrow(0, 0, step_ - seen_).to(at::kCPU);
+    const auto numbers = drawn.accessor<double, 3>();
+    for (int64_t step = 0; step < drawn.size(0); ++step) {
+      for (size_t i = 0; i < rows_.size(); ++i)
+        accept(rows_[i], numbers[step][0][i], numbers[step][1][i]);
+    }
+    seen_ = step_;
+    compact();
+  }
+
+  void accept(int64_t row, double token, double log_prob) {
+    GenerationResult& result = results_[row];
+    if (result.finished) return;  // it has not left the batch yet
+    if (std::isnan(log_prob)) throw_nan(requests_[row].sample_id, std::ssize(result.tokens));
+    result.tokens.push_back(static_cast<int64_t>(token));
+    result.log_probs.push_back(log_prob);
+    result.finished = !options_.ignore_eos &&
+                      std::ranges::count(options_.eos_token_ids, result.tokens.back()) > 0;
   }
 
   void compact() {
-    if (static_cast<double>(running()) >= kCompactBelow * std::ssize(rows_)) return;
     std::vector<int64_t> kept;  // indices into the cache's rows
     std::vector<int64_t> rows;
     for (size_t i = 0; i < rows_.size(); ++i) {
@@ -131,8 +154,14 @@ class Generation {
       kept.push_back(static_cast<int64_t>(i));
       rows.push_back(rows_[i]);
     }
-    keep_rows(cache_, kept);
-    rows_ = std::move(rows);
+    if (std::ssize(rows) >= kCompactBelow * std::ssize(rows_)) return;
+    graph_.clear();
+    prepared_ = false;
+    if (!rows.empty()) {
+      cache_.keep_rows(kept);
+      drawn_ = drawn_.index_select(1, on_device(kept));
+    }
+    take_rows(std::move(rows));
   }
 
   const DecoderStage& stage_;
@@ -140,11 +169,19 @@ class Generation {
   Communicator& pp_;
   const std::vector<GenerationRequest>& requests_;
   const GenerationOptions& options_;
-  std::vector<GenerationResult> results_;
-  std::vector<int64_t> prompt_lengths_;
-  std::vector<int64_t> rows_;  // request of each row of the cache
+  at::Device device_;
+  Packing prompts_;
   KvCache cache_;
-  int64_t step_ = 0;
+  int64_t interval_;  // steps between looks
+  std::vector<GenerationResult> results_;
+  std::vector<int64_t> rows_;  // request of each row of the cache
+  std::optional<Sampler> sampler_;
+  at::Tensor logits_;
+  at::Tensor drawn_;   // [2, rows] fp64, exact for token ids: tokens, log-probabilities
+  at::Tensor unseen_;  // [interval, 2, rows]: what was drawn since the last look
+  int64_t step_ = 0, seen_ = 0;
+  cuda::Graph graph_;
+  bool prepared_ = false;
 };
 
 }  // namespace
@@ -153,6 +190,9 @@ std::vector<GenerationResult> generate(const DecoderStage& stage, Communicator& 
                                        Communicator& pp,
                                        const std::vector<GenerationRequest>& requests,
                                        const GenerationOptions& options) {
+  if (requests.empty() || options.max_new_tokens == 0) {
+    return std::vector<GenerationResult>(requests.size());
+  }
   const c10::InferenceMode inference;
   return Generation(stage, tp, pp, requests, options).run();
 }

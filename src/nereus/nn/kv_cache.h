@@ -5,31 +5,42 @@
 
 #include <vector>
 
-#include "nereus/state/sharding.h"
+#include "nereus/nn/decoder.h"
 
 namespace nereus {
 
-// All rows share one write position: the prompts, right-padded to the longest, fill the first
-// slots, and every later token goes to the same next slot of all rows. So a row's prompt may be
-// followed by a gap of padding, which `mask` hides; positions count real tokens only. Belongs to
-// one weight version: never reused after an update.
-struct KvCache {
-  std::vector<at::Tensor>
-      keys;  // per local layer: [batch, kv heads of this rank, capacity, head_dim]
-  std::vector<at::Tensor> values;  // same
-  std::vector<int64_t> lengths;    // per row, real tokens, those of a coming prefill included
-  int64_t slots = 0;               // filled so far
-  at::Tensor mask;  // added to scores [batch, 1, 1, capacity]: -inf in gaps; undefined without gaps
+// Belongs to one weight version: never reused after an update. No autograd. On GPUs each row
+// continues right behind its own last token. Elsewhere all rows share one write position: the
+// prompts, right-padded to the longest, fill the first slots, and every later token goes to the
+// same next slot of all rows; a mask hides the gap behind shorter prompts.
+class KvCache final {
+ public:
+  // Empty, for these prompts and `new_tokens` more per row. The stage must outlive it.
+  KvCache(const DecoderStage& stage, Packing prompts, int64_t new_tokens);
 
-  int64_t batch() const { return static_cast<int64_t>(lengths.size()); }
+  // The attention of DecoderStage::blocks(): first of all tokens of the prompts, packed; after the
+  // first advance(), of one token per row.
+  at::Tensor attend(int block, const at::Tensor& qkv);
+  // When all blocks have got their tokens.
+  void advance();
+  // Keeps only the given rows, in that order: sequences that ended leave the batch.
+  void keep_rows(const std::vector<int64_t>& rows);
+
+  // Between two keep_rows(), attend() and advance() for new tokens touch the same memory in the
+  // same way each time.
+  bool repeats() const { return own_ends_; }
+
+ private:
+  at::Tensor attend_to_prompts(int block, const at::Tensor& qkv);
+
+  Packing prompts_;
+  RopeTables rope_;
+  std::vector<at::Tensor> keys_;    // per local block: [rows, kv heads, capacity, head_dim]
+  std::vector<at::Tensor> values_;  // same
+  at::Tensor lengths_;              // [rows] int64: tokens in the cache
+  bool own_ends_ = false;           // each row continues at its length, not at slots_
+  int64_t slots_ = 0;               // filled so far
+  at::Tensor mask_;  // [rows, 1, 1, capacity], added to scores: -inf in gaps, or undefined
 };
-
-// Empty cache for prompts of `prompt_lengths` tokens (at least 1 each) and `new_tokens` more per
-// row.
-KvCache make_kv_cache(const ModelSpec& spec, Layout layout, Rank rank,
-                      const std::vector<int64_t>& prompt_lengths, int64_t new_tokens,
-                      const at::TensorOptions& options);
-// Keeps only the given rows, in that order: sequences that ended leave the batch.
-void keep_rows(KvCache& cache, const std::vector<int64_t>& rows);
 
 }  // namespace nereus

@@ -50,11 +50,12 @@ ParameterMap random_weights(const ModelSpec& spec) {
 std::vector<MicroBatch> micro_batches(const ModelSpec& spec) {
   at::manual_seed(11);
   std::vector<MicroBatch> batches;
-  for (const int64_t length : {9, 6, 7}) {
-    MicroBatch batch;
-    batch.tokens = at::randint(spec.vocab_size, {2, length}, at::kLong);
-    batch.predicts = at::arange(2, 2 * length - 3);
-    batch.targets = at::randint(spec.vocab_size, {2 * length - 5}, at::kLong);
+  for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{9, 4}, {6, 6}, {3, 7, 1}}) {
+    MicroBatch batch{.packing = pack(lengths, at::kCPU)};
+    const int64_t n = batch.packing.tokens();
+    batch.tokens = at::randint(spec.vocab_size, {n}, at::kLong);
+    batch.predicts = at::arange(2, n - 3);
+    batch.targets = at::randint(spec.vocab_size, {n - 5}, at::kLong);
     batches.push_back(batch);
   }
   return batches;
@@ -174,7 +175,8 @@ TEST(GenerateTest, LogProbabilitiesAreThoseOfTheForwardPass) {
       const int64_t prompt = std::ssize(tokens);
       tokens.insert(tokens.end(), results[i].tokens.begin(), results[i].tokens.end());
       const int64_t total = std::ssize(tokens);
-      const MicroBatch batch{.tokens = at::tensor(tokens, at::kLong).unsqueeze(0),
+      const MicroBatch batch{.tokens = at::tensor(tokens, at::kLong),
+                             .packing = pack({total}, at::kCPU),
                              .predicts = at::arange(prompt - 1, total - 1),
                              .targets = at::tensor(results[i].tokens, at::kLong)};
       const auto outputs = run_forward(unit.stage, unit.pp, {batch}, {.temperature = 0.8});
@@ -191,7 +193,7 @@ TEST(PipelineTest, MicroBatchesMayBeMissingOrWithoutResponses) {
   on_unit(random_weights(spec), spec, {2, 2}, cpu, [&](const UnitRank& unit) {
     run_1f1b(unit.stage, unit.pp, {}, {}, loss_of);
     const at::Tensor nothing = at::empty({0}, at::kLong);
-    const MicroBatch batch{at::ones({1, 3}, at::kLong), nothing, nothing};
+    const MicroBatch batch{at::ones({3}, at::kLong), pack({3}, at::kCPU), nothing, nothing};
     const PassOptions options{.with_entropy = true};
     const auto outputs = run_forward(unit.stage, unit.pp, {batch}, options);
     EXPECT_EQ(outputs.size(), unit.stage.is_last() ? 1U : 0U);

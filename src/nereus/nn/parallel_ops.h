@@ -25,14 +25,4 @@ at::Tensor reduce_from_tp(const at::Tensor& x, Communicator& tp);
 at::Tensor vocab_parallel_embedding(const at::Tensor& tokens, const at::Tensor& weight,
                                     int64_t vocab_begin, Communicator& tp);
 
-struct LogProbs {
-  at::Tensor log_probs;  // [n], fp32 (fp64 for fp64 logits), differentiable
-  at::Tensor entropy;    // [n], same; undefined unless asked for
-};
-// Log-probability of `targets` [n] under softmax(logits / temperature), and its entropy, from
-// vocabulary-cut logits [n, vocab/tp]; softmax in fp32 at least.
-LogProbs vocab_parallel_log_probs(const at::Tensor& logits, const at::Tensor& targets,
-                                  double temperature, int64_t vocab_begin, bool with_entropy,
-                                  Communicator& tp);
-
 }  // namespace nereus

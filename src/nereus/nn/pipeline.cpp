@@ -8,8 +8,6 @@
 #include <deque>
 #include <utility>
 
-#include "nereus/nn/parallel_ops.h"
-
 namespace nereus {
 
 namespace {
@@ -24,8 +22,8 @@ struct InFlight {
 };
 
 at::Tensor receive(const DecoderStage& stage, Communicator& pp, const MicroBatch& batch, int from) {
-  at::Tensor hidden = at::empty(
-      {batch.tokens.size(0), batch.tokens.size(1), stage.spec().hidden_size}, stage.options());
+  at::Tensor hidden =
+      at::empty({batch.packing.tokens(), stage.spec().hidden_size}, stage.options());
   pp.recv(hidden, from);
   return hidden;
 }
@@ -33,39 +31,38 @@ at::Tensor receive(const DecoderStage& stage, Communicator& pp, const MicroBatch
 // Head and log-probabilities (or values) of the positions that predict response tokens.
 TokenOutputs token_outputs(const DecoderStage& stage, const at::Tensor& hidden,
                            const MicroBatch& batch, const PassOptions& options) {
-  const at::Tensor rows = hidden.flatten(0, 1).index_select(0, batch.predicts);
+  const at::Tensor rows = hidden.index_select(0, batch.predicts);
   if (stage.spec().head == Head::kScalar) return {.values = stage.values(rows)};
   const LogProbs out =
-      vocab_parallel_log_probs(stage.logits(rows), batch.targets, options.temperature,
-                               stage.vocab_begin(), options.with_entropy, stage.tp());
+      stage.log_probs(rows, batch.targets, options.temperature, options.with_entropy);
   return {.log_probs = out.log_probs, .entropy = out.entropy};
 }
 
-at::Tensor run_blocks(const DecoderStage& stage, at::Tensor hidden) {
+at::Tensor run_blocks(const DecoderStage& stage, at::Tensor hidden, const Packing& packing) {
   for (int layer = stage.layers().begin; layer < stage.layers().end; ++layer) {
-    hidden = stage.block(layer, hidden);
+    hidden = stage.block(layer, hidden, packing);
   }
   return hidden;
 }
 
 // The blocks without a graph, their inputs kept. The result is a leaf for what follows.
 at::Tensor run_blocks_keeping_inputs(const DecoderStage& stage, at::Tensor hidden,
-                                     std::vector<at::Tensor>& inputs) {
+                                     const Packing& packing, std::vector<at::Tensor>& inputs) {
   const at::NoGradGuard no_grad;
   hidden = hidden.detach();
   for (int layer = stage.layers().begin; layer < stage.layers().end; ++layer) {
     inputs.push_back(hidden);
-    hidden = stage.block(layer, hidden);
+    hidden = stage.block(layer, hidden, packing);
   }
   return hidden.requires_grad_(true);
 }
 
 // Runs each block again, last one first, and pushes the gradient through it.
 at::Tensor backward_recomputing(const DecoderStage& stage, const std::vector<at::Tensor>& inputs,
-                                at::Tensor grad) {
+                                const Packing& packing, at::Tensor grad) {
   for (int i = static_cast<int>(inputs.size()) - 1; i >= 0; --i) {
     const at::Tensor input = inputs[i].detach().requires_grad_(true);
-    torch::autograd::backward({stage.block(stage.layers().begin + i, input)}, {grad});
+    torch::autograd::backward({stage.block(stage.layers().begin + i, input, packing)}, {grad});
     grad = input.grad();
   }
   return grad;
@@ -86,9 +83,9 @@ class Runner {
       flight.input = receive(stage_, pp_, batch, pp_.rank() - 1).requires_grad_(true);
     }
     const at::Tensor& hidden = stage_.is_first() ? flight.embedded : flight.input;
-    flight.output = options_.recompute
-                        ? run_blocks_keeping_inputs(stage_, hidden, flight.block_inputs)
-                        : run_blocks(stage_, hidden);
+    flight.output = options_.recompute ? run_blocks_keeping_inputs(stage_, hidden, batch.packing,
+                                                                   flight.block_inputs)
+                                       : run_blocks(stage_, hidden, batch.packing);
     if (stage_.is_last()) {
       flight.loss = loss_(token_outputs(stage_, flight.output, batch, options_), index);
     } else {
@@ -109,7 +106,8 @@ class Runner {
     } else {
       if (stage_.is_last()) torch::autograd::backward({flight.loss}, {});
       const at::Tensor grad = stage_.is_last() ? flight.output.grad() : grad_of_output(index);
-      const at::Tensor grad_in = backward_recomputing(stage_, flight.block_inputs, grad);
+      const at::Tensor grad_in =
+          backward_recomputing(stage_, flight.block_inputs, batches_[index].packing, grad);
       if (stage_.is_first()) {
         torch::autograd::backward({flight.embedded}, {grad_in});
       } else {
@@ -142,7 +140,7 @@ std::vector<TokenOutputs> run_forward(const DecoderStage& stage, Communicator& p
   for (const MicroBatch& batch : micro_batches) {
     at::Tensor hidden =
         stage.is_first() ? stage.embed(batch.tokens) : receive(stage, pp, batch, pp.rank() - 1);
-    hidden = run_blocks(stage, hidden);
+    hidden = run_blocks(stage, hidden, batch.packing);
     if (stage.is_last()) {
       outputs.push_back(token_outputs(stage, hidden, batch, options));
     } else {

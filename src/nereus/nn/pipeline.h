@@ -10,19 +10,19 @@
 
 namespace nereus {
 
-// Whole sequences, right-padded, on the stage's device.
+// Whole sequences behind each other, on the stage's device.
 struct MicroBatch {
-  at::Tensor tokens;  // [b, T] int64
-  at::Tensor
-      predicts;  // [n] int64: flat positions (row · T + t) whose output predicts a response token
-  at::Tensor targets;  // [n] int64: those response tokens
+  at::Tensor tokens;    // [n] int64
+  Packing packing;      // of those n tokens
+  at::Tensor predicts;  // [m] int64: tokens whose output predicts a response token
+  at::Tensor targets;   // [m] int64: those response tokens
 };
 
 // Per response token, in the order of MicroBatch::predicts.
 struct TokenOutputs {
-  at::Tensor log_probs;  // [n], language models
-  at::Tensor entropy;    // [n], language models if asked for
-  at::Tensor values;     // [n], scalar heads
+  at::Tensor log_probs;  // [m], language models
+  at::Tensor entropy;    // [m], language models if asked for
+  at::Tensor values;     // [m], scalar heads
 };
 
 struct PassOptions {

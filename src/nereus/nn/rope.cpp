@@ -12,8 +12,11 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
+
+#include "nereus/cuda/nn_ops.h"
 
 namespace nereus {
 
@@ -37,51 +40,64 @@ double scaled(double frequency, const RopeScaling& scaling) {
 enum class Turn { kForward, kBack };
 
 template <class T>
-at::Tensor rotate_rows(const at::Tensor& x, const RopeTables& tables, Turn turn) {
-  at::Tensor y = at::empty_like(x);
-  const int64_t half = x.size(3) / 2, heads = x.size(2);
-  const int64_t positions = x.size(0) * x.size(1), rows = tables.cos.size(0);
+at::Tensor rotate_rows(const at::Tensor& x, int64_t rotated, const RopeTables& tables,
+                       const at::Tensor& positions, Turn turn) {
+  at::Tensor y = at::empty_like(x, at::MemoryFormat::Contiguous);
+  const int64_t heads = x.size(1), half = x.size(2) / 2;
   const T* in = x.const_data_ptr<T>();
   T* out = y.mutable_data_ptr<T>();
   const T sign = turn == Turn::kForward ? 1 : -1;
-  for (int64_t position = 0; position < positions; ++position) {
-    const T* c = tables.cos.const_data_ptr<T>() + position % rows * half;
-    const T* s = tables.sin.const_data_ptr<T>() + position % rows * half;
-    for (int64_t head = 0; head < heads; ++head, in += 2 * half, out += 2 * half) {
+  for (int64_t token = 0; token < x.size(0); ++token) {
+    const int64_t position = positions.const_data_ptr<int64_t>()[token];
+    const T* c = tables.cos.const_data_ptr<T>() + position * half;
+    const T* s = tables.sin.const_data_ptr<T>() + position * half;
+    for (int64_t head = 0; head < rotated; ++head, in += 2 * half, out += 2 * half) {
       for (int64_t i = 0; i < half; ++i) {
         out[i] = in[i] * c[i] - in[i + half] * s[i] * sign;
         out[i + half] = in[i + half] * c[i] + in[i] * s[i] * sign;
       }
     }
+    const int64_t rest = (heads - rotated) * 2 * half;
+    std::copy_n(in, rest, out);
+    in += rest;
+    out += rest;
   }
   return y;
 }
 
-at::Tensor rotate(const at::Tensor& x, const RopeTables& tables, Turn turn) {
+at::Tensor rotate(const at::Tensor& x, int64_t rotated, const RopeTables& tables,
+                  const at::Tensor& positions, Turn turn) {
   if (x.is_cpu() && x.scalar_type() == at::kFloat) {
-    return rotate_rows<float>(x.contiguous(), tables, turn);
+    return rotate_rows<float>(x.contiguous(), rotated, tables, positions, turn);
   }
   if (x.is_cpu() && x.scalar_type() == at::kDouble) {
-    return rotate_rows<double>(x.contiguous(), tables, turn);
+    return rotate_rows<double>(x.contiguous(), rotated, tables, positions, turn);
   }
-  const auto shaped = [&](const at::Tensor& table) {  // broadcasts to [b, T, heads, half]
-    return x.size(1) == 1 ? table.unsqueeze(1).unsqueeze(1) : table.unsqueeze(1);
-  };
-  const at::Tensor cos = shaped(tables.cos);
-  const at::Tensor sin = turn == Turn::kForward ? shaped(tables.sin) : shaped(tables.sin).neg();
-  const std::vector<at::Tensor> halves = x.chunk(2, -1);
-  return at::cat({halves[0] * cos - halves[1] * sin, halves[1] * cos + halves[0] * sin}, -1);
+  if (cuda::takes(x, x.size(2) / 2)) {
+    return cuda::rope(x, rotated, tables.cos, tables.sin, positions, turn == Turn::kBack);
+  }
+  const at::Tensor cos = tables.cos.index_select(0, positions).unsqueeze(1);
+  const at::Tensor sine = tables.sin.index_select(0, positions).unsqueeze(1);
+  const at::Tensor sin = turn == Turn::kForward ? sine : sine.neg();
+  const std::vector<at::Tensor> halves = x.narrow(1, 0, rotated).chunk(2, 2);
+  const at::Tensor turned =
+      at::cat({halves[0] * cos - halves[1] * sin, halves[1] * cos + halves[0] * sin}, 2);
+  return at::cat({turned, x.narrow(1, rotated, x.size(1) - rotated)}, 1);
 }
 
 struct Rope : Function<Rope> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& cos,
-                            const at::Tensor& sin) {
-    ctx->save_for_backward({cos, sin});
-    return rotate(x, {cos, sin}, Turn::kForward);
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, int64_t rotated,
+                            const at::Tensor& cos, const at::Tensor& sin,
+                            const at::Tensor& positions) {
+    ctx->save_for_backward({cos, sin, positions});
+    ctx->saved_data["rotated"] = rotated;
+    return rotate(x, rotated, {cos, sin}, positions, Turn::kForward);
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const variable_list saved = ctx->get_saved_variables();
-    return {rotate(grads[0], {saved[0], saved[1]}, Turn::kBack), {}, {}};
+    const at::Tensor grad = rotate(grads[0], ctx->saved_data["rotated"].toInt(),
+                                   {saved[0], saved[1]}, saved[2], Turn::kBack);
+    return {grad, {}, {}, {}, {}};
   }
 };
 
@@ -107,9 +123,10 @@ RopeTables make_rope_tables(const ModelSpec& spec, int64_t positions,
   return {angles.cos().to(options), angles.sin().to(options)};
 }
 
-at::Tensor apply_rope(const at::Tensor& x, const RopeTables& tables) {
-  if (!at::GradMode::is_enabled()) return rotate(x, tables, Turn::kForward);
-  return Rope::apply(x, tables.cos, tables.sin);
+at::Tensor apply_rope(const at::Tensor& x, int64_t rotated, const RopeTables& tables,
+                      const at::Tensor& positions) {
+  if (!at::GradMode::is_enabled()) return rotate(x, rotated, tables, positions, Turn::kForward);
+  return Rope::apply(x, rotated, tables.cos, tables.sin, positions);
 }
 
 }  // namespace nereus

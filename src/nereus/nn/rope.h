@@ -24,8 +24,9 @@ struct RopeTables {
 RopeTables make_rope_tables(const ModelSpec& spec, int64_t positions,
                             const at::TensorOptions& options);
 
-// x [b, T, heads, head_dim] rotated, differentiable. `tables` have a row per position, the same for
-// all b: [T, …]; or, if T is 1, a row per b: [b, …].
-at::Tensor apply_rope(const at::Tensor& x, const RopeTables& tables);
+// x [n, heads, head_dim], contiguous within a token → the same with the first `rotated` heads
+// turned to their token's position (int64 [n], rows of the tables). Differentiable.
+at::Tensor apply_rope(const at::Tensor& x, int64_t rotated, const RopeTables& tables,
+                      const at::Tensor& positions);
 
 }  // namespace nereus

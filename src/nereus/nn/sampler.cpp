@@ -2,15 +2,22 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/exp.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/log_softmax.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/sort.h>
+#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
+#include <utility>
 
 #include "nereus/base/error.h"
 #include "nereus/base/random.h"
+#include "nereus/cuda/nn_ops.h"
 
 namespace nereus {
 
@@ -53,7 +60,28 @@ int64_t largest(std::span<const double> numbers) {
   return std::ranges::max_element(numbers) - numbers.begin();
 }
 
+// What truncate() leaves of the logits, -inf elsewhere, where the logits are.
+at::Tensor truncated(const at::Tensor& logits, const SamplingParams& params) {
+  constexpr double kCutOff = -std::numeric_limits<double>::infinity();
+  const int64_t vocab = logits.size(1);
+  auto [sorted, order] = at::sort(logits, /*stable=*/true, /*dim=*/1, /*descending=*/true);
+  const int64_t kept = params.top_k > 0 ? std::min(params.top_k, vocab) : vocab;
+  sorted.narrow(1, kept, vocab - kept).fill_(kCutOff);
+  if (params.top_p < 1) {
+    const at::Tensor p = at::softmax(sorted / params.temperature, 1, at::kFloat);
+    const at::Tensor before = p.cumsum(1) - p;
+    const auto but_first = [&](const at::Tensor& x) { return x.narrow(1, 1, vocab - 1); };
+    but_first(sorted).masked_fill_(but_first(before).ge(params.top_p), kCutOff);
+  }
+  return at::full_like(logits, kCutOff).scatter_(1, order, sorted);
+}
+
 }  // namespace
+
+void throw_nan(uint64_t sample_id, int64_t position) {
+  throw Error(ErrorCode::kNumeric, "NaN among the logits of sample " + std::to_string(sample_id) +
+                                       " at position " + std::to_string(position));
+}
 
 Drawn draw(const at::Tensor& logits, std::span<const uint64_t> sample_ids,
            std::span<const int64_t> positions, const SamplingParams& params) {
@@ -68,9 +96,7 @@ Drawn draw(const at::Tensor& logits, std::span<const uint64_t> sample_ids,
   for (int64_t row = 0; row < batch; ++row) {
     const std::span<const double> logs(log_probs.const_data_ptr<double>() + row * vocab, vocab);
     if (std::ranges::any_of(logs, [](double x) { return std::isnan(x); })) {
-      throw Error(ErrorCode::kNumeric, "NaN among the logits of sample " +
-                                           std::to_string(sample_ids[row]) + " at position " +
-                                           std::to_string(positions[row]));
+      throw_nan(sample_ids[row], positions[row]);
     }
     int64_t token = 0;
     if (params.greedy) {
@@ -85,6 +111,29 @@ Drawn draw(const at::Tensor& logits, std::span<const uint64_t> sample_ids,
     drawn.log_probs.push_back(logs[token]);
   }
   return drawn;
+}
+
+Sampler::Sampler(const SamplingParams& params, std::vector<uint64_t> sample_ids, at::Device device)
+    : params_(params), sample_ids_(std::move(sample_ids)) {
+  if (device.is_cpu()) return;
+  const std::vector<int64_t> same_bits(sample_ids_.begin(), sample_ids_.end());
+  ids_on_device_ = at::tensor(same_bits, at::kLong).to(device);
+}
+
+void Sampler::draw(const at::Tensor& logits, int64_t position, at::Tensor& drawn) const {
+  if (cuda::takes(logits, 0)) {
+    const bool truncates = !params_.greedy && (params_.top_k > 0 || params_.top_p < 1);
+    const cuda::Draw how{.seed = params_.seed,
+                         .position = static_cast<uint64_t>(position),
+                         .temperature = params_.temperature,
+                         .greedy = params_.greedy};
+    return cuda::draw(logits, truncates ? truncated(logits, params_) : logits, ids_on_device_, how,
+                      drawn);
+  }
+  const std::vector<int64_t> positions(sample_ids_.size(), position);
+  const Drawn next = nereus::draw(logits, sample_ids_, positions, params_);
+  drawn[0].copy_(at::tensor(next.tokens, at::kDouble));
+  drawn[1].copy_(at::tensor(next.log_probs, at::kDouble));
 }
 
 }  // namespace nereus

@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <exception>
 #include <functional>
@@ -10,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "nereus/comm/communicator.h"
+#include "nereus/comm/nccl_communicator.h"
 #include "nereus/nn/decoder.h"
 
 namespace nereus::testing {
@@ -46,14 +47,36 @@ struct UnitRank {
   const ParameterMap& parameters;
 };
 
+// Between ranks on these devices.
+inline std::vector<std::unique_ptr<Communicator>> connect(const std::vector<at::Device>& devices) {
+  const auto size = static_cast<int>(devices.size());
+  if (devices.front().is_cpu()) return make_thread_communicators(size);
+  std::vector<int> gpus;
+  for (const at::Device device : devices) gpus.push_back(device.index());
+  return make_nccl_communicators(gpus);
+}
+
+// What the calling thread does on an accelerator goes to a stream of its own from now on.
+inline void leave_default_stream(at::Device device) {
+  if (device.is_cpu()) return;
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  guard.exchangeStream(guard.getStreamFromGlobalPool(device));
+  guard.setDevice(device);
+}
+
 // Cuts the model over a thread per rank and runs `work` on each; rethrows the first error.
 // `device_of(index)` gives each rank's device.
 inline void on_unit(const ParameterMap& whole, const ModelSpec& spec, Layout layout,
                     const std::function<at::Device(int)>& device_of,
                     const std::function<void(const UnitRank&)>& work) {
   std::vector<std::vector<std::unique_ptr<Communicator>>> tp_groups, pp_groups;
-  for (int i = 0; i < layout.pp; ++i) tp_groups.push_back(make_thread_communicators(layout.tp));
-  for (int i = 0; i < layout.tp; ++i) pp_groups.push_back(make_thread_communicators(layout.pp));
+  const auto group = [&](int begin, int stride, int count) {
+    std::vector<at::Device> devices;
+    for (int i = 0; i < count; ++i) devices.push_back(device_of(begin + i * stride));
+    return connect(devices);
+  };
+  for (int i = 0; i < layout.pp; ++i) tp_groups.push_back(group(i * layout.tp, 1, layout.tp));
+  for (int i = 0; i < layout.tp; ++i) pp_groups.push_back(group(i, layout.tp, layout.pp));
   std::vector<std::exception_ptr> errors(layout.devices());
   std::vector<std::thread> threads;
   threads.reserve(layout.devices());
@@ -64,6 +87,7 @@ inline void on_unit(const ParameterMap& whole, const ModelSpec& spec, Layout lay
       Communicator& pp = *pp_groups[rank.tp][rank.pp];
       try {
         at::set_num_threads(1);
+        leave_default_stream(device_of(index));
         const ParameterMap parameters = cut_model(whole, spec, layout, rank, device_of(index));
         const DecoderStage stage(spec, layout, rank, parameters, tp);
         work({index, rank, stage, tp, pp, parameters});

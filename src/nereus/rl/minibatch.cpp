@@ -1,8 +1,6 @@
 #include "nereus/rl/minibatch.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <numeric>
@@ -27,31 +25,26 @@ std::vector<int64_t> epoch_order(int64_t samples, bool shuffle, uint64_t seed, u
 
 SampleBatch make_batch(const Experience& experience, std::span<const int64_t> samples,
                        at::Device device) {
-  size_t longest = 0;
+  std::vector<int64_t> tokens, lengths, predicts, targets;
   for (const int64_t index : samples) {
     const Sample& sample = experience[index];
     NEREUS_CHECK(!sample.prompt.empty(), "sample " + std::to_string(sample.id) + " has no prompt");
-    longest = std::max(longest, sample.prompt.size() + sample.response.size());
-  }
-  const at::Tensor tokens =
-      at::zeros({static_cast<int64_t>(samples.size()), static_cast<int64_t>(longest)}, at::kLong);
-  std::vector<int64_t> predicts, targets;
-  int64_t* row = tokens.mutable_data_ptr<int64_t>();
-  int64_t row_begin = 0;
-  for (const int64_t index : samples) {
-    const Sample& sample = experience[index];
-    std::ranges::copy(sample.response, std::ranges::copy(sample.prompt, row).out);
-    targets.insert(targets.end(), sample.response.begin(), sample.response.end());
+    tokens.insert(tokens.end(), sample.prompt.begin(), sample.prompt.end());
     // The output at a position predicts the token after it.
-    const int64_t first = row_begin + static_cast<int64_t>(sample.prompt.size()) - 1;
-    for (size_t t = 0; t < sample.response.size(); ++t) {
-      predicts.push_back(first + static_cast<int64_t>(t));
+    for (const int64_t token : sample.response) {
+      predicts.push_back(std::ssize(tokens) - 1);
+      targets.push_back(token);
+      tokens.push_back(token);
     }
-    row += longest;
-    row_begin += static_cast<int64_t>(longest);
+    lengths.push_back(std::ssize(sample.prompt) + std::ssize(sample.response));
   }
-  return {{tokens.to(device), at::tensor(predicts, at::kLong).to(device),
-           at::tensor(targets, at::kLong).to(device)},
+  const auto on_device = [&](const std::vector<int64_t>& numbers) {
+    return at::tensor(numbers, at::kLong).to(device);
+  };
+  return {{.tokens = on_device(tokens),
+           .packing = pack(std::move(lengths), device),
+           .predicts = on_device(predicts),
+           .targets = on_device(targets)},
           {samples.begin(), samples.end()}};
 }
 

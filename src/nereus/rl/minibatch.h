@@ -17,15 +17,14 @@ namespace nereus {
 std::vector<std::vector<int64_t>> mini_batches(int64_t samples, int64_t mini_batch, int epochs,
                                                bool shuffle, uint64_t seed, int step);
 
-// The samples of one micro-batch: `samples` are indices into the experience, in row order of
-// `input`.
+// The samples of one micro-batch: `samples` are indices into the experience, in the order of the
+// sequences of `input`.
 struct SampleBatch {
   MicroBatch input;
   std::vector<int64_t> samples;
 };
 
-// Cuts `indices` into runs of at most `micro_batch` samples, each right-padded to its longest
-// sample. Tensors are on `device`.
+// Cuts `indices` into runs of at most `micro_batch` samples. Tensors are on `device`.
 std::vector<SampleBatch> micro_batches(const Experience& experience,
                                        std::span<const int64_t> indices, int64_t micro_batch,
                                        at::Device device);

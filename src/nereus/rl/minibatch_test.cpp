@@ -40,7 +40,7 @@ TEST(MiniBatches, ShufflingVisitsEachSampleOncePerEpoch) {
   EXPECT_NE(batches, mini_batches(20, 10, 2, true, 4, 7));
 }
 
-TEST(MicroBatches, PaddedToTheLongestOfEach) {
+TEST(MicroBatches, SamplesBehindEachOther) {
   const Experience experience = samples_of({3, 1, 0});
   const std::vector<int64_t> indices = {1, 0, 2};
   const auto batches = micro_batches(experience, indices, 2, at::kCPU);
@@ -48,13 +48,13 @@ TEST(MicroBatches, PaddedToTheLongestOfEach) {
 
   const SampleBatch& first = batches[0];
   EXPECT_THAT(first.samples, ElementsAre(1, 0));
-  EXPECT_EQ(first.input.tokens.sizes(), at::IntArrayRef({2, 5}));
-  EXPECT_THAT(values(first.input.tokens), ElementsAre(10, 11, 100, 0, 0, 0, 1, 0, 1, 2));
-  EXPECT_THAT(values(first.input.predicts), ElementsAre(1, 6, 7, 8));
+  EXPECT_THAT(first.input.packing.lengths, ElementsAre(3, 5));
+  EXPECT_THAT(values(first.input.tokens), ElementsAre(10, 11, 100, 0, 1, 0, 1, 2));
+  EXPECT_THAT(values(first.input.predicts), ElementsAre(1, 4, 5, 6));
   EXPECT_THAT(values(first.input.targets), ElementsAre(100, 0, 1, 2));
 
   EXPECT_THAT(batches[1].samples, ElementsAre(2));
-  EXPECT_EQ(batches[1].input.tokens.sizes(), at::IntArrayRef({1, 2}));
+  EXPECT_THAT(batches[1].input.packing.lengths, ElementsAre(2));
   EXPECT_THAT(values(batches[1].input.predicts), IsEmpty());
 }
 
