@@ -31,8 +31,8 @@ struct Candidate {
 
 struct PlanChoice {
   Candidate best;
-  // Feasible, slower than best, by predicted time. Each lays out generation or a trained model
-  // differently than all before it (Problem::kind).
+  // Feasible, slower than best, by predicted time. Each lays out actor training or generation
+  // differently than all before it.
   std::vector<Candidate> alternatives;
 };
 

@@ -95,16 +95,6 @@ bool Problem::fits_hosts(const Choice& placements) const {
   return true;
 }
 
-std::vector<std::pair<Layout, bool>> Problem::kind(const Choice& placements) const {
-  std::vector<std::pair<Layout, bool>> kind;
-  for (size_t stage = 0; stage < stages_.size(); ++stage) {
-    if (stages_[stage].model_stage.stage == Stage::kInference) continue;
-    const StagePlan& placed = placement(stage, placements[stage]).stage;
-    kind.emplace_back(placed.layout, placed.offload);
-  }
-  return kind;
-}
-
 Seconds Problem::total(std::span<const std::vector<Seconds>* const> passes, Seconds sync,
                        std::span<const StageSet> sharing) const {
   std::array<Seconds, Timeline::kMostNodes> times;

@@ -1,6 +1,7 @@
 // What the planner has to solve: the candidates of all model-stages and what couples them.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <span>
 #include <vector>
@@ -42,10 +43,13 @@ class Problem {
   std::vector<Bytes> resident(const Choice& placements) const;
   // What waits in the memory of hosts fits there.
   bool fits_hosts(const Choice& placements) const;
-  // What sets plans apart for a reader: how generation and the trained models are laid out, and
-  // whether their state is offloaded. What is left: replicas, sides, micro-batches, and models that
-  // only infer.
-  std::vector<std::pair<Layout, bool>> kind(const Choice& placements) const;
+  // What sets plans apart for a reader: how actor training and generation are laid out, and whether
+  // their state is offloaded. Replicas, sides, micro-batches and the other models follow from that.
+  static std::array<std::pair<Layout, bool>, 2> kind(const Placement& training,
+                                                     const Placement& generation) {
+    return {std::pair{training.stage.layout, training.stage.offload},
+            std::pair{generation.stage.layout, generation.stage.offload}};
+  }
   // What predict_step() says of a plan, from the times of its passes and from who shares devices.
   Seconds total(std::span<const std::vector<Seconds>* const> passes, Seconds sync,
                 std::span<const StageSet> sharing) const;

@@ -17,8 +17,16 @@ class Ranking {
  public:
   explicit Ranking(const SearchOptions& options) : options_(options) {}
 
+  using Kind = decltype(Problem::kind({}, {}));
+
   // A plan that is certainly slower is of no use.
   bool useless(Seconds at_least) const { return at_least > limit_; }
+  // Nor is one that is slower than another of its kind.
+  bool useless(Seconds at_least, const Kind& kind) const {
+    if (useless(at_least)) return true;
+    const auto alike = std::ranges::find(ranked_, kind, &Ranked::kind);
+    return alike != ranked_.end() && at_least > no_later(alike->key[0]);
+  }
 
   void add(const Problem& problem, Found found) {
     std::array<int64_t, 3> key = {nanoseconds(found.total), 0, 0};
@@ -27,7 +35,9 @@ class Ranking {
       key[1] += placement.variants[found.variants[stage]].is_current ? 0 : 1;
       key[2] += placement.stage.layout.devices();
     }
-    Ranked ranked{key, problem.kind(found.placements), std::move(found)};
+    const Kind kind = Problem::kind(problem.placement(kTraining, found.placements[kTraining]),
+                                    problem.placement(kGeneration, found.placements[kGeneration]));
+    Ranked ranked{key, kind, std::move(found)};
     const auto alike = std::ranges::find(ranked_, ranked.kind, &Ranked::kind);
     if (alike != ranked_.end()) {
       if (!before(ranked, *alike)) return;
@@ -38,8 +48,7 @@ class Ranking {
         static_cast<int64_t>(double(ranked_.front().key[0]) * (1 + options_.tolerance));
     while (full() > 0 || ranked_.back().key[0] > tolerated) ranked_.pop_back();
     const bool last_counts = full() == 0;
-    // Half a nanosecond for rounding.
-    limit_ = Seconds((double(last_counts ? ranked_.back().key[0] : tolerated) + 0.5) * 1e-9);
+    limit_ = no_later(last_counts ? ranked_.back().key[0] : tolerated);
   }
 
   std::vector<Found> take() {
@@ -52,11 +61,15 @@ class Ranking {
   struct Ranked {
     // Nanoseconds, stages that differ from the current plan, devices per unit.
     std::array<int64_t, 3> key;
-    std::vector<std::pair<Layout, bool>> kind;
+    Kind kind;
     Found found;
   };
   static bool before(const Ranked& a, const Ranked& b) {
     return a.key != b.key ? a.key < b.key : a.found.placements < b.found.placements;
+  }
+  // Half a nanosecond for rounding.
+  static Seconds no_later(int64_t nanoseconds) {
+    return Seconds((double(nanoseconds) + 0.5) * 1e-9);
   }
   // By how many the list is too long; negative: there is room.
   int full() const { return static_cast<int>(ranked_.size()) - (options_.keep + 1); }
@@ -125,21 +138,30 @@ class SideSearch {
       held += bytes_at_end(i);
     }
     for (const Option& option : at(stage).options) {
-      if (ranking_.useless(before + option.time + rest.least_time())) return;
+      if (useless(before + option.time + rest.least_time(), stage)) return;
       chosen_[stage] = &option;
       const Bytes with = held + bytes_at_end(stage);
       const Seconds after = rest.least_time(usable_ - with);
       const Seconds until = least_time(stage, usable_ - with - rest.least_bytes());
-      if (ranking_.useless(until + (syncs ? sync : Seconds()) + after)) continue;
+      if (useless(until + (syncs ? sync : Seconds()) + after, stage + 1)) continue;
       const Seconds with_sync =
           stage == kGeneration ? problem_.sync_time(chosen_[kTraining]->placement, option.placement)
                                : sync;
-      if (stage == kGeneration && ranking_.useless(before + option.time + with_sync + after)) {
+      if (stage == kGeneration && useless(before + option.time + with_sync + after, stage + 1)) {
         continue;
       }
-      if (back_ != 0 && ranking_.useless(critical_bound(stage + 1, with_sync))) continue;
+      if (back_ != 0 && useless(critical_bound(stage + 1, with_sync), stage + 1)) continue;
       descend(stage + 1, with_sync);
     }
+  }
+
+  // With the first `count` stages as chosen.
+  bool useless(Seconds at_least, size_t count) const {
+    if (count <= kGeneration) return ranking_.useless(at_least);
+    const auto placed = [&](size_t stage) -> const Placement& {
+      return problem_.placement(stage, chosen_[stage]->placement);
+    };
+    return ranking_.useless(at_least, Problem::kind(placed(kTraining), placed(kGeneration)));
   }
 
   // Two stages that have the device at their end of the line in common, wherever they are placed.

@@ -201,7 +201,7 @@ class Enumeration {
     return {least, most};
   }
 
-  // The fastest step that fits for every way to lay out what trains or generates, ascending.
+  // The fastest step that fits for every way to lay out actor training and generation, ascending.
   std::vector<Seconds> fastest(Bytes usable) {
     std::map<std::vector<std::pair<Layout, bool>>, Seconds> best;
     for (const auto& [chosen, resident] : combinations_) {
@@ -215,7 +215,7 @@ class Enumeration {
         }
         if (mine.empty()) break;
         const StagePlan& stage = mine.front()->stage;
-        if (stage.model_stage.stage != Stage::kInference) {
+        if (stage.model_stage == kTraining || stage.model_stage == kGeneration) {
           kind.emplace_back(stage.layout, stage.offload);
         }
       }
