@@ -1,7 +1,6 @@
 #include "nereus/observe/tables.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 
 namespace nereus {
@@ -14,9 +13,6 @@ size_t width(const std::string& text) {
     return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
   }));
 }
-
-constexpr std::array kComponents = {"weights",     "master", "moments", "gradients",
-                                    "activations", "logits", "kv_cache"};
 
 }  // namespace
 
@@ -38,19 +34,27 @@ std::string render_table(const std::vector<std::vector<std::string>>& rows) {
 }
 
 std::string render_memory(const MemoryPrediction& prediction, const Cluster& cluster) {
+  std::vector<std::string> components;  // in the order in which the prediction has them
   std::map<DeviceId, std::map<std::string, Bytes>> cells;
   for (const MemoryEntry& entry : prediction.entries) {
+    if (std::ranges::find(components, entry.component) == components.end()) {
+      components.push_back(entry.component);
+    }
     Bytes& cell = cells[entry.device][entry.component];
     cell = entry.resident ? cell + entry.bytes : std::max(cell, entry.bytes);
   }
   std::vector<std::vector<std::string>> rows{{"device"}};
-  rows[0].insert(rows[0].end(), kComponents.begin(), kComponents.end());
+  rows[0].insert(rows[0].end(), components.begin(), components.end());
   rows[0].insert(rows[0].end(), {"peak", "capacity"});
   for (const auto& [device, peak] : prediction.peak) {
     std::vector<std::string> row{to_string(device)};
-    for (const char* component : kComponents) row.push_back(to_string(cells[device][component]));
+    for (const std::string& component : components) {
+      row.push_back(to_string(cells[device][component]));
+    }
     row.push_back(to_string(peak));
-    row.push_back(to_string(cluster.device.memory));
+    row.push_back(to_string(is_host_memory(device)
+                                ? cluster.hosts.at(static_cast<size_t>(device.host)).memory
+                                : cluster.device.memory));
     rows.push_back(row);
   }
   return render_table(rows);
