@@ -19,6 +19,8 @@ double default_efficiency(OpClass op_class) {
   constexpr double kLinks = 0.2, kLocal = 0.3;
   switch (op_class) {
     case OpClass::kHost:
+    case OpClass::kRamp:  // its ideal time is what measurements show
+    case OpClass::kFarRamp:
       return 1;
     case OpClass::kTransfer:
     case OpClass::kSwitch:

@@ -1,13 +1,28 @@
 #include "nereus/cost/collectives.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace nereus {
 namespace {
 
-Operations steps(double bytes, double hops, const LinkUse& link, OpClass near, OpClass far) {
-  Operations time(link.far ? far : near, bytes / link.spec.bandwidth);
-  time[link.far ? OpClass::kFarHop : OpClass::kHop] = hops * link.spec.latency.count();
+// Of the filling of a pipeline that starts empty, what public measurements show (bench/cost_fit).
+constexpr double kFilling = 1.0 / 3;
+
+// `rounds` times round `ranks`, all but one hop each.
+Operations ring(double bytes, int ranks, double rounds, const LinkUse& link, OpClass near,
+                OpClass far) {
+  if (ranks < 2) return {};
+  const double hops = rounds * (ranks - 1);
+  const double far_hops = link.hosts > 0 ? std::min(hops, rounds * (link.hosts - 1)) : hops;
+  const double passing = hops / ranks * bytes / link.spec.bandwidth;
+  const double slow = far_hops * link.spec.latency.count();
+  const double quick = (hops - far_hops) * link.near_latency.count();
+  Operations time(link.far ? far : near, passing);
+  time[link.far ? OpClass::kFarHop : OpClass::kHop] = slow;
+  time[OpClass::kHop] += quick;
+  time[link.far ? OpClass::kFarRamp : OpClass::kRamp] =
+      kFilling * 2 * std::sqrt((hops - 1) / hops * (slow + quick) * passing);
   return time;
 }
 
@@ -49,7 +64,8 @@ HostCounts count_by_host(std::span<const DeviceId> devices) {
 LinkUse ring_link(const Cluster& cluster, const HostCounts& members, int rings) {
   if (members.empty()) return {cluster.local};
   if (members.size() == 1) return {members[0].second < 2 ? cluster.local : cluster.in_host};
-  LinkUse slowest{cluster.between_hosts, true};
+  LinkUse slowest{cluster.between_hosts, true, static_cast<int>(members.size()),
+                  cluster.in_host.latency};
   slowest.spec.bandwidth = cluster.in_host.bandwidth;
   for (const auto& [host, count] : members) {
     const double nic = cluster.hosts.at(static_cast<size_t>(host)).nic_bandwidth;
@@ -60,17 +76,17 @@ LinkUse ring_link(const Cluster& cluster, const HostCounts& members, int rings) 
 }
 
 Operations all_reduce(double bytes, int ranks, const LinkUse& link) {
-  const double hops = 2.0 * (ranks - 1);
-  return steps(hops / ranks * bytes, hops, link, OpClass::kAllReduce, OpClass::kFarAllReduce);
+  return ring(bytes, ranks, 2, link, OpClass::kAllReduce, OpClass::kFarAllReduce);
 }
 
 Operations all_gather(double bytes, int ranks, const LinkUse& link) {
-  const double hops = ranks - 1.0;
-  return steps(hops / ranks * bytes, hops, link, OpClass::kAllGather, OpClass::kFarAllGather);
+  return ring(bytes, ranks, 1, link, OpClass::kAllGather, OpClass::kFarAllGather);
 }
 
 Operations send(double bytes, const LinkUse& link) {
-  return steps(bytes, 1, link, OpClass::kSend, OpClass::kFarSend);
+  Operations time(link.far ? OpClass::kFarSend : OpClass::kSend, bytes / link.spec.bandwidth);
+  time[link.far ? OpClass::kFarHop : OpClass::kHop] = link.spec.latency.count();
+  return time;
 }
 
 }  // namespace nereus

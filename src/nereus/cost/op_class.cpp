@@ -39,6 +39,8 @@ std::string to_string(OpClass op_class) {
       return "norm";
     case OpClass::kElementwise:
       return "elementwise";
+    case OpClass::kRotary:
+      return "rotary";
     case OpClass::kLaunch:
       return "launch";
     case OpClass::kAllReduce:
@@ -49,6 +51,8 @@ std::string to_string(OpClass op_class) {
       return "send";
     case OpClass::kHop:
       return "hop";
+    case OpClass::kRamp:
+      return "ramp";
     case OpClass::kFarAllReduce:
       return "far_all_reduce";
     case OpClass::kFarAllGather:
@@ -57,6 +61,8 @@ std::string to_string(OpClass op_class) {
       return "far_send";
     case OpClass::kFarHop:
       return "far_hop";
+    case OpClass::kFarRamp:
+      return "far_ramp";
     case OpClass::kHostCopy:
       return "host_copy";
   }
@@ -82,10 +88,12 @@ bool is_collective(OpClass op_class) {
     case OpClass::kAllGather:
     case OpClass::kSend:
     case OpClass::kHop:
+    case OpClass::kRamp:
     case OpClass::kFarAllReduce:
     case OpClass::kFarAllGather:
     case OpClass::kFarSend:
     case OpClass::kFarHop:
+    case OpClass::kFarRamp:
       return true;
     default:
       return false;

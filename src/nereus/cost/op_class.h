@@ -26,26 +26,29 @@ enum class OpClass {
   kAttention,     // arithmetic of attention, FLOPs
   kCache,         // reading keys and values while decoding, bytes
   kNorm,          // normalisations, bytes
-  kElementwise,   // activation functions, residuals, rotary embedding, softmax over the vocabulary
+  kElementwise,   // activation functions, residuals, softmax over the vocabulary, bytes
+  kRotary,        // rotary embedding, bytes: strided, so slower than what streams
   kLaunch,        // the fixed cost of an operator
   kAllReduce,     // bytes between devices of a host
   kAllGather,     // also reduce-scatter
   kSend,          // point to point
   kHop,           // latency of each step of any of these
+  kRamp,          // filling the pipeline of chunks in which a ring passes on its bytes
   kFarAllReduce,  // the same between hosts
   kFarAllGather,
   kFarSend,
   kFarHop,
+  kFarRamp,
   kHostCopy,  // between a device and the memory of its host
 };
 inline constexpr std::array kAllOpClasses = {
-    OpClass::kCompute,      OpClass::kDecode,       OpClass::kTensorComm,  OpClass::kPipelineComm,
-    OpClass::kGradientComm, OpClass::kOptimizer,    OpClass::kTransfer,    OpClass::kSwitch,
-    OpClass::kHost,         OpClass::kGemm,         OpClass::kOperands,    OpClass::kAttention,
-    OpClass::kCache,        OpClass::kNorm,         OpClass::kElementwise, OpClass::kLaunch,
-    OpClass::kAllReduce,    OpClass::kAllGather,    OpClass::kSend,        OpClass::kHop,
-    OpClass::kFarAllReduce, OpClass::kFarAllGather, OpClass::kFarSend,     OpClass::kFarHop,
-    OpClass::kHostCopy};
+    OpClass::kCompute,      OpClass::kDecode,    OpClass::kTensorComm,   OpClass::kPipelineComm,
+    OpClass::kGradientComm, OpClass::kOptimizer, OpClass::kTransfer,     OpClass::kSwitch,
+    OpClass::kHost,         OpClass::kGemm,      OpClass::kOperands,     OpClass::kAttention,
+    OpClass::kCache,        OpClass::kNorm,      OpClass::kElementwise,  OpClass::kRotary,
+    OpClass::kLaunch,       OpClass::kAllReduce, OpClass::kAllGather,    OpClass::kSend,
+    OpClass::kHop,          OpClass::kRamp,      OpClass::kFarAllReduce, OpClass::kFarAllGather,
+    OpClass::kFarSend,      OpClass::kFarHop,    OpClass::kFarRamp,      OpClass::kHostCopy};
 
 std::string to_string(OpClass op_class);  // "compute", "decode", "tensor_comm", …
 OpClass parse_op_class(const std::string& text);

@@ -30,9 +30,8 @@ Operations block_elementwise(const UnitView& unit, const TokenWidths& width, dou
   const double bytes = tokens * weight_size(unit);
   return traffic(unit, OpClass::kNorm, kNormPasses * width.sequence * bytes) +
          traffic(unit, OpClass::kElementwise,
-                 (kResidualPasses * width.sequence + kActivationPasses * width.ffn +
-                  kRotaryPasses * (width.query + width.key_value)) *
-                     bytes);
+                 (kResidualPasses * width.sequence + kActivationPasses * width.ffn) * bytes) +
+         traffic(unit, OpClass::kRotary, kRotaryPasses * (width.query + width.key_value) * bytes);
 }
 
 Operations head_pass(const UnitView& unit, double outputs) {
