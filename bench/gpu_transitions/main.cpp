@@ -24,13 +24,6 @@ struct Arguments {
   std::filesystem::path output;
 };
 
-ModelSpec shape_named(const std::string& name) {
-  if (name == "1b") return llama_1b();
-  if (name == "3b") return llama_3b();
-  if (name == "8b") return llama_8b();
-  throw Error(ErrorCode::kInvalidInput, "--shape is " + name + "; legal: 1b, 3b, 8b");
-}
-
 void print(const Json& row) {
   std::printf("%-24s %8.2f GB  move %8.4f s  %6.1f GB/s  %5.1f %% of limit  pause %8.4f s\n",
               row.at("transition").get<std::string>().c_str(),

@@ -1,7 +1,7 @@
 // The measurements of nereus_gpu_transitions.
 #pragma once
 
-#include "gpu_transitions/state.h"
+#include "gpu_common/state.h"
 #include "nereus/base/json.h"
 
 namespace nereus::bench {

@@ -18,7 +18,7 @@ using torch::autograd::variable_list;
 
 struct StackedLinear : Function<StackedLinear> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& whole,
-                            const variable_list& weights) {
+                            at::TensorList weights) {
     std::vector<int64_t> rows;
     for (const at::Tensor& weight : weights) rows.push_back(weight.size(0));
     ctx->saved_data["rows"] = rows;
@@ -63,7 +63,7 @@ LinearStack stack(std::vector<at::Tensor> weights, std::vector<at::Tensor> biase
 at::Tensor linear(const at::Tensor& x, const LinearStack& stack) {
   if (stack.whole.defined()) {
     if (!at::GradMode::is_enabled()) return at::linear(x, stack.whole);
-    return StackedLinear::apply(x, stack.whole, stack.weights);
+    return StackedLinear::apply(x, stack.whole, at::TensorList(stack.weights));
   }
   std::vector<at::Tensor> outputs;
   for (size_t i = 0; i < stack.weights.size(); ++i) {

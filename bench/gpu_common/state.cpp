@@ -1,10 +1,23 @@
-#include "gpu_transitions/state.h"
+#include "gpu_common/state.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
 
 namespace nereus::bench {
+
+ModelSpec shape_named(const std::string& name) {
+  if (name == "1b") return llama_1b();
+  if (name == "3b") return llama_3b();
+  if (name == "8b") return llama_8b();
+  throw Error(ErrorCode::kInvalidInput, "--shape is " + name + "; legal: 1b, 3b, 8b");
+}
+
+int64_t num_parameters(const ModelSpec& spec) {
+  int64_t count = 0;
+  for (const TensorSpec& tensor : tensors(spec)) count += volume(whole(tensor.shape));
+  return count;
+}
 
 Cluster gpu_cluster(int devices) {
   Cluster cluster = named_cluster("h200x8", 1);
@@ -29,16 +42,28 @@ GpuState::GpuState(const ModelSpec& spec, ModelStage model_stage, int devices)
 
 Bytes GpuState::bytes() const { return state_bytes(schema(), Layout(), 0); }
 
+namespace {
+
+void randomize(const UnitState& state) {
+  for (const StateComponent& component : state.schema().components) {
+    const bool is_moment =
+        component.kind == StateKind::kExpAvg || component.kind == StateKind::kExpAvgSq;
+    for (at::Tensor arena : state.arenas(component.kind)) arena.normal_(0, is_moment ? 0 : 0.02);
+  }
+  for (auto& [name, weight] : state.weights()) {
+    if (name.ends_with("norm.weight")) at::Tensor(weight).fill_(1);
+  }
+}
+
+}  // namespace
+
 void GpuState::fill(const Plan& plan) {
   for (const Emu& unit : units_of(plan.stages.front())) {
     store_.create(unit, schema());
     workers_.run(
         unit.devices,
         [&](Worker& worker) {
-          const UnitState& state = store_.at(unit, worker.id());
-          for (const StateComponent& component : state.schema().components) {
-            for (at::Tensor arena : state.arenas(component.kind)) arena.normal_();
-          }
+          randomize(store_.at(unit, worker.id()));
           worker.synchronise();
         },
         [](const std::string&) {});

@@ -1,4 +1,4 @@
-// One model-stage's state on the GPUs of one host, and plans of it.
+// One model-stage of a Llama shape on the GPUs of one host: its state, and plans of it.
 #pragma once
 
 #include "common/jobs.h"
@@ -6,6 +6,10 @@
 #include "nereus/transition/compile.h"
 
 namespace nereus::bench {
+
+// "1b", "3b", "8b". Throws Error(kInvalidInput) for any other name.
+ModelSpec shape_named(const std::string& name);
+int64_t num_parameters(const ModelSpec& spec);
 
 // The GPUs 0 … devices-1 of this machine, with all their memory.
 Cluster gpu_cluster(int devices);
@@ -24,7 +28,7 @@ class GpuState final {
   StateSchema schema() const { return state_schema(job_.models.at(Role::kActor), model_stage_); }
   Bytes bytes() const;  // of one copy
 
-  // The state of a plan of one unit, random.
+  // The state of a plan's units: weights near 0, moments 0.
   void fill(const Plan& plan);
   StageHashes hashes(const Plan& plan) { return hash_stages(plan, store_, workers_); }
 
