@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "common/record.h"
@@ -41,13 +43,32 @@ std::vector<Point> read_points(const Json& document) {
   return points;
 }
 
+// What was learned, by table and group.
+using Learned = std::map<std::pair<std::string, std::string>, Calibration>;
+
+// Of the named groups, [[table, group], …]; where they overlap, of the last.
+Calibration prior_of(const Json& names, const Learned& learned) {
+  Calibration prior;
+  for (const Json& name : names) {
+    const Calibration& one = learned.at({name.at(0), name.at(1)});
+    for (OpClass op_class : kAllOpClasses) {
+      if (!one.seen(op_class)) continue;
+      prior.set(op_class, {.log_efficiency = std::log(one.efficiency(op_class)),
+                           .variance = std::pow(one.log_deviation(op_class), 2),
+                           .observations = 1});
+    }
+  }
+  return prior;
+}
+
 // Fits the group's teaching rows and fills in all predictions; returns what was learned.
-Json fit_group(std::span<Point> group, Seconds tick) {
+Json fit_group(std::span<Point> group, const Calibration& prior, Seconds tick, Learned& learned) {
   std::vector<MeasuredWork> rows;
   for (const Point& point : group) {
     if (point.taught) rows.push_back({point.ideal, Seconds(point.measured)});
   }
-  const Fit found = fit(rows, {}, tick);
+  const Fit found = fit(rows, prior, tick);
+  learned[{group.front().table, group.front().group}] = found.calibration;
   for (Point& point : group) {
     const Work work = {{OpClass::kCompute, point.ideal}};
     const TimeEstimate estimate = estimated_time(work, found.calibration);
@@ -135,6 +156,7 @@ Json run(const Json& document, const std::filesystem::path& csv_file) {
   std::ofstream csv(csv_file);
   csv << "table,group,name,measured_s,predicted_s\n";
   Json tables = Json::array();
+  Learned learned;
   for (auto first = points.begin(); first != points.end();) {
     const auto last =
         std::find_if(first, points.end(), [&](const Point& p) { return p.table != first->table; });
@@ -142,7 +164,10 @@ Json run(const Json& document, const std::filesystem::path& csv_file) {
     for (auto begin = first; begin != last;) {
       const auto end =
           std::find_if(begin, last, [&](const Point& p) { return p.group != begin->group; });
-      fits.push_back(fit_group({begin, end}, document.at("ticks").at(first->table)));
+      const Calibration prior =
+          prior_of(document.at("priors").value(first->table, Json::array()), learned);
+      fits.push_back(
+          fit_group({begin, end}, prior, document.at("ticks").at(first->table), learned));
       begin = end;
     }
     const std::span<const Point> table(first, last);

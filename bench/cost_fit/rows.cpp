@@ -40,7 +40,7 @@ Operations ring(const Json& row, Cluster cluster) {
                        cluster.hosts.front());
   std::vector<DeviceId> devices;
   for (int i = 0; i < ranks; ++i) devices.push_back({i / per_host, i % per_host});
-  const LinkUse link = ring_link(cluster, devices);
+  const LinkUse link = ring_link(cluster, count_by_host(devices));
   const double bytes = number(row, "bytes");
   return require<std::string>(row, "kind", "row") == "send" ? send(bytes, link)
                                                             : all_reduce(bytes, ranks, link);
@@ -129,6 +129,7 @@ Operations ideal_work(const Json& row, const Hardware& hardware) {
   if (kind == "gemm") return matrix_product(row, cluster.device);
   if (kind == "norm") return memory_bound(row, OpClass::kNorm, cluster.device);
   if (kind == "elementwise") return memory_bound(row, OpClass::kElementwise, cluster.device);
+  if (kind == "rotary") return memory_bound(row, OpClass::kRotary, cluster.device);
   if (kind == "all_reduce" || kind == "send") return ring(row, cluster);
   if (kind == "step") return step_work(row, hardware, cluster);
   throw Error(ErrorCode::kInvalidInput, "unknown kind of row: " + kind);

@@ -18,28 +18,35 @@ import tempfile
 
 # What the tables show and the model does not know.
 NOTES = {
-    "vidur": "Single operators of a few microseconds are one or two ticks of the 1 us clock, and "
-             "the 70B matrix products on H100 get slower again from about 1,000 tokens on (the "
-             "power limit, probably); a block's sum is what a plan's prediction rests on.",
-    "all_reduce": "NCCL changes algorithm and protocol with the size; bandwidth and latency are "
-                  "one straight line. Some groups hold repeated outliers of three times the "
+    "vidur": "The clock has ticks of 1 us: 3 us may be 2.5 or 3.5. Normalisations take a floor of 4 to 5 "
+             "us or their bytes, whichever is more, not the sum (and read from cache what fits it), "
+             "and the 70B matrix products on H100 get slower again from about 1,000 tokens on (the "
+             "power limit, probably). Even a fit of each operator alone, with two or three "
+             "parameters, leaves 8 to 11 %; a block's sum is what a plan's prediction rests on.",
+    "all_reduce": "NCCL changes algorithm and protocol with the size; bandwidth, latency and filling "
+                  "are one smooth curve. Some groups hold repeated outliers of three times the "
                   "neighbouring sizes.",
     "pairwise_nvlink send_recv": "Between hosts the bandwidth falls from 9 GB/s at 1 MB to below 2 "
                                  "at 8 MB, which no line fits; both platforms have the same file.",
-    "nccl": "Eight systems, few sizes each. GPUDirect-TCPXO rises in steps, and two systems lack "
+    "nccl": "Eight systems, few sizes each. The share of the filling bound (a third) and its prior were "
+            "chosen with these tables in view. GPUDirect-TCPXO rises in steps, and two systems lack "
             "their small-message rates.",
     "megatron_bridge": "Releases differ by up to 15 % on the same configuration; fully sharded data "
                        "parallelism is modelled as ZeRO-1. Rows with context or expert "
                        "parallelism, LoRA and four-bit arithmetic are left out. A held-out row's "
                        "configuration is often taught by another release, and groups have fewer "
                        "rows than classes: prior ratios between classes decide the rest.",
-    "torchtitan": "Seven held-out rows of different software (rowwise and tensorwise float8, "
-                  "asynchronous TP) that one efficiency per class cannot tell apart.",
-    "nemo_rl": "Six rows, three of them held out, of two machines: no calibration to speak of. "
-               "Expert parallelism's all-to-all, context parallelism, prompts (taken as 150 "
+    "torchtitan": "Seven held-out rows of software that one efficiency per class cannot tell apart: "
+                  "asynchronous TP hides what plain TP shows, and FSDP runs slower than TP does "
+                  "here. Rowwise scaling is a group of its own: one row teaches, one is held out.",
+    "nemo_rl": "Six rows, three of them held out, of two machines. Operators start from what the H100 "
+               "profiles taught. Decoding the 235B model over two hosts takes most of the "
+               "prediction, in hops of small all-reduces (which trees instead of rings would shorten) and "
+               "launches (which captured graphs would). Expert parallelism's all-to-all, context parallelism, prompts (taken as 150 "
                "tokens) and refit times are missing.",
     "qwen2-7b_math gen": "Steps of equal length differ by up to 75 % (56 s at step 31, 98 s at "
-                         "step 106, both 216-222 tokens): something beside the length changed.",
+                         "step 106, both 216-222 tokens, with equal longest responses): something "
+                         "beside the length changed.",
     "megatron ": "Lengths hardly vary, so R2 says nothing.",
 }
 

@@ -69,6 +69,13 @@ MODELS = {
 }
 
 
+# Where a table has few rows, what profiles of single operations taught comes first: tables and groups.
+PRIORS = {
+    "nemo_rl": [["vidur h100.Llama-2-70b-hf", "all"],
+                ["vidur h100_dgx all_reduce", "8 ranks; 8 a host"]],
+}
+
+
 def read(path):
     with open(path, newline="") as file:
         return list(csv.DictReader(file))
@@ -95,7 +102,7 @@ class Tables:
         tables = list(dict.fromkeys(table for table, _ in order))
         rows = [row for table in tables for (of, _), group in order.items() if of == table
                 for row in group]
-        return {"clusters": CLUSTERS, "models": MODELS, "ticks": self.ticks, "rows": rows}
+        return {"clusters": CLUSTERS, "models": MODELS, "priors": PRIORS, "ticks": self.ticks, "rows": rows}
 
 
 def vidur_operations(tables, data):
@@ -116,11 +123,12 @@ def vidur_operations(tables, data):
                      "mlp_up_proj": (hidden, 2 * ffn), "mlp_down_proj": (ffn, hidden)}
             # Elements read and written: norms read twice, SiLU and product are two kernels.
             norms = {"input_layernorm": 3 * hidden, "post_attention_layernorm": 3 * hidden}
-            others = {"mlp_act": 5 * ffn, "attn_rope": 2 * (query + key), "add": 3 * hidden}
+            rotary = {"attn_rope": 2 * (query + key)}
+            others = {"mlp_act": 5 * ffn, "add": 3 * hidden}
             works = {name: {"kind": "gemm", "tokens": tokens, "in": a, "out": b}
                      for name, (a, b) in gemms.items()}
             works |= {name: {"kind": kind, "bytes": 2 * tokens * width}
-                      for kind, group in (("norm", norms), ("elementwise", others))
+                      for kind, group in (("norm", norms), ("rotary", rotary), ("elementwise", others))
                       for name, width in group.items()}
             for name, work in works.items():
                 seconds = float(row[f"time_stats.{name}.median"]) * 1e-3
@@ -215,7 +223,9 @@ def torchtitan(tables, data):
         replicas = gpus // tp // pp
         batch = local * replicas
         length = 8192
-        tables.add("torchtitan", "H100 " + ("FP8" if float8 else "BF16"),
+        # Rowwise scaling has kernels of its own, slower than bf16's.
+        arithmetic = "FP8 rowwise" if "rowwise" in row["values"] else "FP8" if float8 else "BF16"
+        tables.add("torchtitan", "H100 " + arithmetic,
                    f"{size.group(1)}B {gpus} gpus {row['values']}", batch * length / rate / gpus,
                    training(f"llama3-{size.group(1)}b",
                             {"cluster": "h100", "gpus": gpus, "tp": tp, "pp": pp, "batch": batch,
