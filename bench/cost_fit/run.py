@@ -37,13 +37,13 @@ NOTES = {
                        "configuration is often taught by another release, and groups have fewer "
                        "rows than classes: prior ratios between classes decide the rest.",
     "torchtitan": "Seven held-out rows of software that one efficiency per class cannot tell apart: "
-                  "asynchronous TP hides what plain TP shows, and FSDP runs slower than TP does "
-                  "here. Rowwise scaling is a group of its own: one row teaches, one is held out.",
+                  "asynchronous TP hides what plain TP shows, and gathering weights under FSDP is "
+                  "not modelled. Rowwise scaling is a group of its own: one row teaches, one is held out.",
     "nemo_rl": "Six rows, three of them held out, of two machines. Operators start from what the H100 "
                "profiles taught. Decoding the 235B model over two hosts takes most of the "
                "prediction, in hops of small all-reduces (which trees instead of rings would shorten) and "
-               "launches (which captured graphs would). Expert parallelism's all-to-all, context parallelism, prompts (taken as 150 "
-               "tokens) and refit times are missing.",
+               "launches (which captured graphs would). Expert parallelism's all-to-all, context "
+               "parallelism, prompts (taken as 150 tokens) and refit times are missing.",
     "qwen2-7b_math gen": "Steps of equal length differ by up to 75 % (56 s at step 31, 98 s at "
                          "step 106, both 216-222 tokens, with equal longest responses): something "
                          "beside the length changed.",
