@@ -63,18 +63,25 @@ Controller::Controller(JobSpec job, Cluster cluster, Plan plan, Calibration cali
 
 Decision Controller::observe(const StepReport& report) {
   // A step beside which a transition ran had two plans, and is no measure of either.
-  const bool one_plan = !report.transition;
-  if (one_plan) calibration_ = learned(calibration_, report, plan_, job_, cluster_);
+  if (!report.transition) calibration_ = learned(calibration_, report, plan_, job_, cluster_);
   job_.workload = report.next_workload;
   job_.workload.response_mean =
       std::min(job_.workload.response_mean, static_cast<double>(job_.workload.response_limit));
+  Decision decision = decide(report);
+  const bool one_plan_follows = !decision.overlapped || !decision.transition;
+  if (!report.last && decision.verdict != Verdict::kStranded && one_plan_follows) {
+    decision.next = forecast(decision.transition ? *decision.best : plan_);
+  }
+  return decision;
+}
 
+Decision Controller::decide(const StepReport& report) {
   Decision decision{.step = report.step, .gamma = options_.gamma};
   decision.signals = {
       {"response_length", job_.workload.response_mean},
       {"devices", report.next_pool.size()},
       {"peak_share", peak_share(predict_memory(plan_, job_, calibration_), cluster_)}};
-  if (one_plan) {
+  if (!report.transition) {
     decision.signals["efficiency"] = step_efficiency(report, plan_, job_, cluster_);
   }
   if (report.last) {
@@ -87,6 +94,11 @@ Decision Controller::observe(const StepReport& report) {
   if (decision.trigger == Trigger::kNone) return decision;
   monitor_.reset(decision.signals);
   return replan(std::move(decision), outlook);
+}
+
+Forecast Controller::forecast(const Plan& plan) const {
+  return {predict_step(plan, job_, cluster_, calibration_).estimate,
+          predict_memory(plan, job_, calibration_).peak};
 }
 
 Controller::Outlook Controller::look_ahead(const DevicePool& next_pool) const {

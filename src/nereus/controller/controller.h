@@ -55,6 +55,9 @@ class Controller {
     std::vector<std::string> violations;  // of the plan's memory
   };
   Outlook look_ahead(const DevicePool& next_pool) const;
+  // What to do after a step from which has been learned.
+  Decision decide(const StepReport& report);
+  Forecast forecast(const Plan& plan) const;
   // Fills in what triggered, how urgent it is and H; kNone if nothing did.
   Decision triggered(Decision decision, const DevicePool& next_pool, const Outlook& outlook);
   Decision replan(Decision decision, const Outlook& outlook) const;

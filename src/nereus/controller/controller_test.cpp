@@ -55,6 +55,24 @@ TEST_F(ControllerTest, NothingHappensWithoutATrigger) {
   }
 }
 
+TEST_F(ControllerTest, ForecastsTheNextStepUnderThePlanThatItWillRun) {
+  Controller controller = start(fastest(four_));
+  const Decision shrunk = observe(controller, 0, kTwo, 64);
+  ASSERT_EQ(shrunk.verdict, Verdict::kAdmitted) << shrunk.reason;
+  apply(controller, shrunk);
+  const StepReport next = report_of(1, *shrunk.best, controller.job(), cluster_, kTwo, truth_);
+  ASSERT_TRUE(shrunk.next);
+  EXPECT_NEAR(shrunk.next->step.expected / next.step_s, 1, 1e-6);
+  EXPECT_LE(shrunk.next->step.low, next.step_s);
+  EXPECT_GE(shrunk.next->step.high, next.step_s);
+  EXPECT_EQ(shrunk.next->peak, next.peak_bytes);
+  const Json json = shrunk;
+  EXPECT_EQ(json.at("next").at("peak_bytes").at("0:0"), next.peak_bytes.at({0, 0}).count());
+  StepReport last = next;
+  last.last = true;
+  EXPECT_FALSE(controller.observe(last).next);
+}
+
 // Devices that come back, with room to move: the training state goes beside generation.
 TEST_F(ControllerTest, MovesBesideGenerationWhereMemoryAdmitsIt) {
   options_.overlap = true;

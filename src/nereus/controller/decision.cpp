@@ -34,6 +34,14 @@ std::string to_string(Verdict verdict) {
   throw Error(ErrorCode::kInternal, "unknown verdict");
 }
 
+void to_json(Json& j, const Forecast& forecast) {
+  j = {{"step_s", forecast.step.expected},
+       {"step_s_low", forecast.step.low},
+       {"step_s_high", forecast.step.high},
+       {"peak_bytes", Json::object()}};
+  for (const auto& [device, bytes] : forecast.peak) j["peak_bytes"][to_string(device)] = bytes;
+}
+
 void to_json(Json& j, const Decision& decision) {
   j = {{"type", "decision"},
        {"step", decision.step},
@@ -51,7 +59,8 @@ void to_json(Json& j, const Decision& decision) {
        {"horizon", decision.horizon},
        {"gamma", decision.gamma},
        {"verdict", to_string(decision.verdict)},
-       {"reason", decision.reason}};
+       {"reason", decision.reason},
+       {"next", decision.next ? Json(*decision.next) : Json()}};
 }
 
 }  // namespace nereus

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "nereus/cost/step_latency.h"
 #include "nereus/transition/transition_dag.h"
 
 namespace nereus {
@@ -15,6 +16,12 @@ enum class Trigger { kNone, kPoolChange, kMemory, kDrift, kFault };
 // kNone: no trigger fired. kKept: replanned, nothing better. kRejected: better, but not worth it or
 // not feasible. kAdmitted: the transition runs. kStranded: no plan fits the devices that are left.
 enum class Verdict { kNone, kKept, kRejected, kAdmitted, kStranded };
+
+// What the step that follows should take.
+struct Forecast {
+  TimeEstimate step;
+  std::map<DeviceId, Bytes> peak;
+};
 
 struct Decision {
   int step = 0;
@@ -34,10 +41,15 @@ struct Decision {
   Verdict verdict = Verdict::kNone;
   std::string reason;                       // a sentence with the numbers
   std::optional<TransitionDag> transition;  // set iff admitted
+  // Under the plan in force after the transition; none if no step follows, or one beside which a
+  // transition runs.
+  std::optional<Forecast> next;
 };
 
 std::string to_string(Trigger trigger);
 std::string to_string(Verdict verdict);
+// {"step_s", "step_s_low", "step_s_high", "peak_bytes": {device: bytes}}
+void to_json(Json& j, const Forecast& forecast);
 // DESIGN's keys: {"type": "decision", "step", "trigger", "signals", "current_step_s", "best", …}.
 void to_json(Json& j, const Decision& decision);
 

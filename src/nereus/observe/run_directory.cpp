@@ -87,6 +87,9 @@ void RunDirectory::write_step(const StepReport& report) {
   line["step"] = report.step;
   line["response_tokens"] = report.response_tokens;
   line["wall_s"] = wall_s();
+  for (const auto& [device, bytes] : report.peak_bytes) {
+    line["peak_bytes"][to_string(device)] = bytes;
+  }
   metrics_ << line.dump() << std::endl;
   trace_->step(report, wall_s());
   if (tensorboard_) tensorboard_->write(report.step + 1, seconds_since_1970(), report.metrics);

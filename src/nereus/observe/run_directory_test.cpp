@@ -22,6 +22,7 @@ class RunDirectoryTest : public testing::Test {
     report.step_s = Seconds(0.5);
     report.nodes = {{"gen", Seconds(0.25), {{OpClass::kDecode, Seconds(0.25)}}}};
     report.response_tokens = 100;
+    report.peak_bytes[{0, 1}] = Bytes(1024);
     report.metrics = {{"critic/score/mean", 0.1 * step}, {"actor/ref_kl", 0.01}};
     return report;
   }
@@ -37,6 +38,7 @@ TEST_F(RunDirectoryTest, WritesALineAStepAndAValidTrace) {
   ASSERT_EQ(lines.size(), 2);
   EXPECT_EQ(lines[1].at("step"), 1);
   EXPECT_EQ(lines[1].at("critic/score/mean"), 0.1);
+  EXPECT_EQ(lines[1].at("peak_bytes").at("0:1"), 1024);
   const Json trace = Json::parse(read_text(root_ / "trace.json"));
   EXPECT_EQ(trace.size(), 3 + 2 * 2);  // three names, then a step and a pass each
   EXPECT_TRUE(fs::exists(root_ / "tb"));
@@ -97,6 +99,29 @@ TEST(Summary, MeansOfTheFirstAndLastTenSteps) {
   EXPECT_EQ(summary.at("rejected"), 1);
   EXPECT_EQ(summary.at("transitions").size(), 1);
   EXPECT_TRUE(summary.at("kl").is_null());
+}
+
+TEST(Summary, EachForecastIsJudgedByTheStepAfterIt) {
+  const auto decision = [](int step, double expected) {
+    return Json{
+        {"type", "decision"},
+        {"step", step},
+        {"next",
+         {{"step_s", expected}, {"step_s_low", 0.5 * expected}, {"step_s_high", 1.5 * expected}}}};
+  };
+  std::vector<Json> metrics;
+  for (int step = 0; step < 4; ++step) {
+    metrics.push_back({{"step", step}, {"timing_s/step", 1.0 + step}});
+  }
+  // Steps 1 and 2 take 2 and 3 seconds; step 3 was not predicted, and there is no step 4.
+  const std::vector<Json> events = {decision(0, 1.8),
+                                    decision(1, 1.5),
+                                    {{"type", "decision"}, {"step", 2}, {"next", nullptr}},
+                                    decision(3, 1)};
+  const Json forecasts = summarize(metrics, events).at("forecasts");
+  EXPECT_EQ(forecasts.at("steps"), 2);
+  EXPECT_NEAR(forecasts.at("median_error"), 0.5, 1e-9);
+  EXPECT_EQ(forecasts.at("held"), 0.5);
 }
 
 TEST(Summary, OfNothingIsStillASummary) {

@@ -1,6 +1,8 @@
 #include "nereus/observe/summary.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <span>
 
 namespace nereus {
@@ -19,6 +21,30 @@ Json mean(std::span<const Json> lines, const char* name) {
     ++count;
   }
   return count == 0 ? Json() : Json(sum / count);
+}
+
+// Each decision's forecast is about the step after it.
+Json judge_forecasts(const std::vector<Json>& metrics, const std::vector<Json>& events) {
+  std::map<int, double> measured;
+  for (const Json& line : metrics) {
+    if (line.contains("timing_s/step")) measured[line.value("step", 0)] = line.at("timing_s/step");
+  }
+  std::vector<double> errors;
+  double held = 0;
+  for (const Json& event : events) {
+    const Json next = event.value("next", Json());
+    const auto step = measured.find(event.value("step", 0) + 1);
+    if (next.is_null() || step == measured.end()) continue;
+    errors.push_back(std::abs(next.at("step_s").get<double>() / step->second - 1));
+    const bool above = step->second >= next.at("step_s_low").get<double>();
+    held += above && step->second <= next.at("step_s_high").get<double>() ? 1 : 0;
+  }
+  if (errors.empty()) return {{"steps", 0}, {"median_error", nullptr}, {"held", nullptr}};
+  const auto middle = errors.begin() + std::ssize(errors) / 2;
+  std::ranges::nth_element(errors, middle);
+  return {{"steps", errors.size()},
+          {"median_error", *middle},
+          {"held", held / static_cast<double>(errors.size())}};
 }
 
 // The keys of a transition event that the summary keeps.
@@ -62,7 +88,8 @@ Json summarize(const std::vector<Json>& metrics, const std::vector<Json>& events
           {"transitions", transitions},
           {"replans", replans},
           {"rejected", rejected},
-          {"faults", faults}};
+          {"faults", faults},
+          {"forecasts", judge_forecasts(metrics, events)}};
 }
 
 }  // namespace nereus
