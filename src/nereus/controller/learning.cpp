@@ -32,6 +32,16 @@ ClassTimes without_waiting(ClassTimes measured, const ClassTimes& ideal,
   return measured;
 }
 
+// A worker that is done waits for the slowest one, and no clock of its own tells. Predictions are
+// of the slowest one, so the means over the workers are stretched to what the node took.
+ClassTimes until_the_end(ClassTimes measured, Seconds total) {
+  Seconds sum;
+  for (const auto& [op_class, time] : measured) sum += time;
+  if (sum <= Seconds()) return measured;
+  for (auto& [op_class, time] : measured) time = time * (total / sum);
+  return measured;
+}
+
 void learn_memory(Calibration& calibration, const StepReport& report, const Plan& plan,
                   const JobSpec& job) {
   const MemoryPrediction predicted = predict_memory(plan, job, {});
@@ -67,7 +77,8 @@ Calibration learned(Calibration calibration, const StepReport& report, const Pla
     const auto timing = std::ranges::find(report.nodes, node.name, &NodeTiming::name);
     if (timing == report.nodes.end()) continue;
     const ClassTimes ideal = ideal_node_times(node, plan, as_run, cluster);
-    const ClassTimes measured = without_waiting(timing->by_class, ideal, calibration);
+    const ClassTimes measured =
+        without_waiting(until_the_end(timing->by_class, timing->total), ideal, calibration);
     for (const auto& [op_class, time] : ideal) {
       const auto found = measured.find(op_class);
       if (found == measured.end()) continue;

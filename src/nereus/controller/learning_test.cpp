@@ -52,6 +52,18 @@ TEST(Learning, WaitingInAPipelineIsNotCommunication) {
   EXPECT_NEAR(calibration.efficiency(OpClass::kCompute), 0.01, 1e-3);
 }
 
+TEST(Learning, TheSlowestWorkerCountsNotTheMean) {
+  const JobSpec job = stories_job();
+  const Plan plan = uniform_plan(job, {1, 1}, 4, 8);
+  StepReport report = report_of(0, plan, job, kCluster, all_devices(kCluster), machine(0.01));
+  // Half of the workers had nothing to do.
+  for (NodeTiming& node : report.nodes) {
+    for (auto& [op_class, time] : node.by_class) time = time * 0.5;
+  }
+  const Calibration calibration = learned({}, report, plan, job, kCluster);
+  EXPECT_NEAR(predict_step(plan, job, kCluster, calibration).total / report.step_s, 1, 1e-9);
+}
+
 TEST(Learning, UnexpectedResidentMemoryCountsAsTransient) {
   const JobSpec job = stories_job();
   const Plan plan = uniform_plan(job, {1, 1}, 4, 8);
