@@ -53,10 +53,7 @@ int run(const Arguments& arguments, int argc, const char* const* argv) {
   record["nccl_broadcast"] = measure_broadcast(state, stage);
   record["hidden"] = measure_hidden(state, stage);
   record["communicator"] = measure_communicators();
-  std::cout << record["link"] << "\n"
-            << record["nccl_broadcast"] << "\n"
-            << record["hidden"] << "\n"
-            << record["communicator"] << "\n";
+  std::cout << record << "\n";
   if (!arguments.output.empty()) write_record(arguments.output, record);
   return 0;
 }

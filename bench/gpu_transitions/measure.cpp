@@ -58,6 +58,7 @@ Json measure_link(GpuState& state) {
     cuda::Copies copies;
     copies.add(to[gpu], from[1 - gpu]);
     copies.enqueue();
+    copies.join();
   };
   timed(workers, kGpus, fetch);  // enables peer access
   std::vector<double> one_way, both_ways;

@@ -22,7 +22,7 @@ void check(ncclResult_t result, const std::string& what) {
 std::string names_of(const std::vector<int>& devices) {
   std::string names;
   for (const int device : devices) {
-    names += (names.empty() ? "cuda:" : ", cuda:") + std::to_string(device);
+    names.append(names.empty() ? "cuda:" : ", cuda:").append(std::to_string(device));
   }
   return names;
 }
@@ -124,7 +124,8 @@ std::string NcclGroup::overdue(Seconds patience) {
                          ", has not ended on cuda:" + std::to_string(devices_[rank]) + " after " +
                          to_string(Seconds(waited.count())) + "; operations begun:";
     for (size_t i = 0; i < devices_.size(); ++i) {
-      reason += " " + std::to_string(enqueued_[i]) + " on cuda:" + std::to_string(devices_[i]);
+      reason.append(" ").append(std::to_string(enqueued_[i]));
+      reason.append(" on cuda:").append(std::to_string(devices_[i]));
     }
     return reason;
   }

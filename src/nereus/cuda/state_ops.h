@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Stream.h>
 
 #include <cstdint>
 #include <span>
@@ -17,16 +18,23 @@ namespace nereus::cuda {
 void add_hash(const at::Tensor& shard, const Box& box, std::span<const int64_t> shape,
               const at::Tensor& sum);
 
-// Copies from other GPUs, or from pinned host memory, into one GPU by its copy engines: at the full
-// speed of the link, and so that they take nothing from kernels that run meanwhile.
+// Copies into one GPU: from others, or from pinned host memory, by the copy engines, at the full
+// speed of the link and without taking anything from kernels that run meanwhile; within the GPU by
+// kernels, at the same time. What is read must have been written before.
 class Copies final {
  public:
+  Copies() = default;
+  ~Copies();  // joins
+  Copies(const Copies&) = delete;
+  Copies& operator=(const Copies&) = delete;
+
   // Views of the same shape and dtype, both with elements that follow each other in the last
   // dimension. What continues one of the last copies, in both places, becomes part of it.
   void add(const at::Tensor& to, const at::Tensor& from);
-  // Enqueues them after what is on the calling thread's current stream of the device, and before
-  // what comes later on it. What is read must have been written before.
+  // Begins what was added, after all that is on the calling thread's current stream.
   void enqueue();
+  // What comes later on that stream waits for all copies.
+  void join();
 
  private:
   struct Copy {  // `rows` runs of `width` bytes
@@ -34,9 +42,16 @@ class Copies final {
     const char* from = nullptr;
     int64_t width = 0, rows = 1;
     int64_t to_pitch = 0, from_pitch = 0;
-    int to_device = -1, from_device = -1;  // -1: the host
+    int from_device = -1;  // -1: the host
   };
+  struct LocalCopy {
+    at::Tensor to, from;
+  };
+  int device_ = -1;
   std::vector<Copy> copies_;
+  std::vector<LocalCopy> local_;
+  std::vector<c10::Stream> streams_;  // the next copy is being set up while one runs
+  size_t turn_ = 0;
 };
 
 }  // namespace nereus::cuda

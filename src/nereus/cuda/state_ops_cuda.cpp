@@ -34,9 +34,9 @@ HashedBox hashed(const Box& box, std::span<const int64_t> shape) {
   return out;
 }
 
-c10::DeviceIndex index(int device) { return static_cast<c10::DeviceIndex>(device); }
+constexpr size_t kStreams = 4;
 
-int index_of(const at::Tensor& tensor) { return tensor.is_cuda() ? tensor.get_device() : -1; }
+c10::DeviceIndex index(int device) { return static_cast<c10::DeviceIndex>(device); }
 
 }  // namespace
 
@@ -48,16 +48,28 @@ void add_hash(const at::Tensor& shard, const Box& box, std::span<const int64_t> 
                              reinterpret_cast<uint64_t*>(sum.mutable_data_ptr<int64_t>()), stream));
 }
 
+Copies::~Copies() {
+  try {
+    join();
+  } catch (const std::exception&) {
+    // The device has failed: then nothing is copied any more.
+  }
+}
+
 void Copies::add(const at::Tensor& to, const at::Tensor& from) {
   if (to.dim() > 2 && !(to.is_contiguous() && from.is_contiguous())) {
     for (int64_t i = 0; i < to.size(0); ++i) add(to[i], from[i]);
     return;
   }
+  device_ = to.get_device();
+  if (from.is_cuda() && from.get_device() == device_) {
+    local_.push_back({to, from});
+    return;
+  }
   Copy copy{.to = static_cast<char*>(to.mutable_data_ptr()),
             .from = static_cast<const char*>(from.const_data_ptr()),
             .width = static_cast<int64_t>(to.nbytes()),
-            .to_device = index_of(to),
-            .from_device = index_of(from)};
+            .from_device = from.is_cuda() ? from.get_device() : -1};
   if (!to.is_contiguous() || !from.is_contiguous()) {
     copy.rows = to.size(0);
     copy.width /= copy.rows;
@@ -79,33 +91,33 @@ void Copies::add(const at::Tensor& to, const at::Tensor& from) {
 }
 
 void Copies::enqueue() {
-  if (copies_.empty()) return;
-  const auto device = static_cast<c10::DeviceIndex>(copies_.back().to_device);
-  const c10::cuda::CUDAGuard on(device);
-  const auto current = c10::cuda::getCurrentCUDAStream();
-  // The next copy is being set up while one runs.
-  constexpr size_t kStreams = 4;
-  c10::Event event(at::kCUDA);
-  event.record(current);
-  std::vector<c10::cuda::CUDAStream> streams;
-  for (size_t i = 0; i < std::min(kStreams, copies_.size()); ++i) {
-    streams.push_back(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device));
-    event.block(streams.back());
+  if (copies_.empty() && local_.empty()) return;
+  const c10::cuda::CUDAGuard on(index(device_));
+  while (streams_.size() < kStreams) {
+    streams_.push_back(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index(device_)));
   }
-  for (size_t i = 0; i < copies_.size(); ++i) {
-    const Copy& copy = copies_[i];
-    if (copy.from_device >= 0) at::cuda::get_p2p_access(device, index(copy.from_device));
-    const auto stream = streams[i % streams.size()];
+  c10::Event before(at::kCUDA);
+  before.record(c10::cuda::getCurrentCUDAStream());
+  for (const c10::Stream& stream : streams_) before.block(stream);
+  for (const Copy& copy : copies_) {
+    if (copy.from_device >= 0) at::cuda::get_p2p_access(index(device_), index(copy.from_device));
+    const c10::cuda::CUDAStream stream(streams_[turn_++ % kStreams]);
     C10_CUDA_CHECK(copy.rows == 1
                        ? cudaMemcpyAsync(copy.to, copy.from, copy.width, cudaMemcpyDefault, stream)
                        : cudaMemcpy2DAsync(copy.to, copy.to_pitch, copy.from, copy.from_pitch,
                                            copy.width, copy.rows, cudaMemcpyDefault, stream));
   }
-  for (const auto& stream : streams) {
-    event.record(stream);
-    event.block(current);
-  }
+  for (const LocalCopy& copy : local_) copy.to.copy_(copy.from, /*non_blocking=*/true);
   copies_.clear();
+  local_.clear();
+}
+
+void Copies::join() {
+  c10::Event done(at::kCUDA);
+  for (const c10::Stream& stream : streams_) {
+    done.record(stream);
+    done.block(c10::cuda::getCurrentCUDAStream(index(device_)));
+  }
 }
 
 }  // namespace nereus::cuda

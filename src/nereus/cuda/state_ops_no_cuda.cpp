@@ -17,6 +17,8 @@ void Copies::add(const at::Tensor&, const at::Tensor&) {
   throw Error(ErrorCode::kInternal, kAbsent);
 }
 
+Copies::~Copies() = default;
 void Copies::enqueue() {}
+void Copies::join() {}
 
 }  // namespace nereus::cuda

@@ -60,7 +60,7 @@ class TransitionRun {
   void run_device(Worker& worker);
   void run_share(Worker& worker, const Share& share);
   void receive(Worker& worker, const Share& share, LayerRange chunks);
-  Bytes begin_copies(const Share& share, int chunk);
+  Bytes begin_copies(StateCopier& copier, const Share& share, int chunk);
   void tell(const Worker& worker, const Share& share, int chunk, What what);
   void note_failure(const std::string& reason, std::optional<DeviceId> lost);
   TransitionReport report() const;
@@ -203,13 +203,15 @@ void TransitionRun::run_share(Worker& worker, const Share& share) {
 void TransitionRun::receive(Worker& worker, const Share& share, LayerRange chunks) {
   const auto start = std::chrono::steady_clock::now();
   Bytes crossed;
+  StateCopier copier;
   // An accelerator copies one chunk while memory for the next one is found.
   for (int c = chunks.begin; c < chunks.end; ++c) {
     for (UnitState* target : share.targets) {
       if (target->chunk(c) == ChunkState::kAbsent) target->allocate(c);
     }
-    crossed += begin_copies(share, c);
+    crossed += begin_copies(copier, share, c);
   }
+  copier.join();
   tell(worker, share, chunks.begin, What::kAllocated);
   worker.synchronise();
   if (options_.link_bandwidth > 0) {
@@ -226,12 +228,11 @@ void TransitionRun::receive(Worker& worker, const Share& share, LayerRange chunk
 }
 
 // Returns the bytes that come from other devices.
-Bytes TransitionRun::begin_copies(const Share& share, int chunk) {
+Bytes TransitionRun::begin_copies(StateCopier& copier, const Share& share, int chunk) {
   const auto arrives = share.arrives.find(chunk);
   if (arrives == share.arrives.end()) return {};
   const Primitive& primitive = *share.primitive;
   Bytes crossed;
-  StateCopier copier;
   for (const Move* move : arrives->second) {
     rendezvous_->check();
     const Emu& source = dag_.units[primitive.sources[move->source_unit]];

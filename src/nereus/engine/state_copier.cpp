@@ -11,12 +11,10 @@ void StateCopier::add(const UnitState& source, const UnitState& target, const Mo
     if (part_of(component.kind) != move.part) continue;
     const at::Tensor to = target.region(move.tensor, component.kind, move.box);
     const at::Tensor from = source.region(move.tensor, component.kind, move.box);
-    // Within a device a kernel is faster than the copy engines.
-    const bool arrives = to.is_cuda() && to.device() != from.device();
-    if (arrives && to.scalar_type() == from.scalar_type()) {
+    if (to.is_cuda() && to.scalar_type() == from.scalar_type()) {
       copies_.add(to, from);
     } else {
-      to.copy_(from, /*non_blocking=*/to.is_cuda());
+      to.copy_(from);
     }
   }
 }

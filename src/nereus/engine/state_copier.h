@@ -13,8 +13,10 @@ class StateCopier final {
   // Copies the move's box of one tensor, in every component of its part that the target has; dtypes
   // may differ. At once, or when enqueue() is called: then what lies side by side is one copy.
   void add(const UnitState& source, const UnitState& target, const Move& move);
-  // Hands the copies to the device: they are done when its stream is.
+  // Hands what was added to the device.
   void enqueue() { copies_.enqueue(); }
+  // When the worker's stream is done, so are all copies.
+  void join() { copies_.join(); }
 
  private:
   cuda::Copies copies_;

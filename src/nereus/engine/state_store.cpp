@@ -129,6 +129,7 @@ void StateStore::copy(const ReshardPlan& plan, std::span<const Emu> sources,
                  at(targets[move->target_unit], move->to), *move);
     }
     copier.enqueue();
+    copier.join();
     worker.synchronise();
   };
   workers_.run(devices, receive, nothing_to_abort);
