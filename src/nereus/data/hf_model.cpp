@@ -6,7 +6,10 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
+#include <atomic>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "nereus/base/hash.h"
@@ -21,7 +24,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kBodyPrefix = "model.";
 constexpr const char* kScore = "score.weight";
-constexpr double kInitStd = 0.02;  // transformers' initializer_range
+constexpr double kInitStd = 0.02;          // transformers' initializer_range
+constexpr int64_t kRandomChunk = 1 << 15;  // so small that torch starts no threads of its own
 
 [[noreturn]] void refuse(const fs::path& path, const std::string& what) {
   throw Error(ErrorCode::kInvalidInput, path.string() + ": " + what);
@@ -87,12 +91,31 @@ void refuse_missing(const fs::path& directory, const std::vector<std::string>& m
                         join(shown, ", ") + (missing.size() > kShown ? ", …" : ""));
 }
 
-at::Tensor random_tensor(const TensorSpec& spec, uint64_t seed) {
-  if (spec.name.ends_with("norm.weight")) return at::ones(spec.shape, at::kFloat);
-  if (spec.name.ends_with(".bias") || spec.name == kScore) return at::zeros(spec.shape, at::kFloat);
-  auto generator =
-      at::detail::createCPUGenerator(hash_bytes(std::as_bytes(std::span(spec.name)), seed));
-  return at::empty(spec.shape, at::kFloat).normal_(0, kInitStd, generator);
+// Calls body(0) … body(count - 1), on all cores.
+template <class Body>
+void on_all_cores(int64_t count, const Body& body) {
+  std::atomic<int64_t> next = 0;
+  const auto work = [&] {
+    for (int64_t i = next++; i < count; i = next++) body(i);
+  };
+  const int64_t cores = std::min<int64_t>(count, std::thread::hardware_concurrency());
+  std::vector<std::jthread> helpers;
+  for (int64_t helper = 1; helper < cores; ++helper) helpers.emplace_back(work);
+  work();
+}
+
+// Each run of kRandomChunk elements has a generator of its own, so that all cores may draw.
+at::Tensor random_tensor(const TensorSpec& spec, at::ScalarType dtype, uint64_t seed) {
+  if (spec.name.ends_with("norm.weight")) return at::ones(spec.shape, dtype);
+  if (spec.name.ends_with(".bias") || spec.name == kScore) return at::zeros(spec.shape, dtype);
+  const at::Tensor tensor = at::empty(spec.shape, dtype);
+  const std::vector<at::Tensor> chunks = tensor.view(-1).split(kRandomChunk);
+  on_all_cores(std::ssize(chunks), [&](int64_t i) {
+    const auto generator = at::detail::createCPUGenerator(
+        hash_bytes(std::as_bytes(std::span(spec.name)), seed + static_cast<uint64_t>(i)));
+    chunks[i].copy_(at::empty(chunks[i].sizes(), at::kFloat).normal_(0, kInitStd, generator));
+  });
+  return tensor;
 }
 
 }  // namespace
@@ -138,7 +161,7 @@ TensorMap read_model(const fs::path& directory, const ModelSpec& spec, DType dty
 TensorMap random_model(const ModelSpec& spec, DType dtype, uint64_t seed) {
   TensorMap tensors_by_name;
   for (const TensorSpec& tensor : tensors(spec)) {
-    tensors_by_name[tensor.name] = random_tensor(tensor, seed).to(scalar_type(dtype));
+    tensors_by_name[tensor.name] = random_tensor(tensor, scalar_type(dtype), seed);
   }
   return tensors_by_name;
 }

@@ -137,5 +137,20 @@ TEST(HfModel, RandomWeightsDependOnSeedAndNameOnly) {
   EXPECT_NEAR(a.at("model.embed_tokens.weight").std().item<double>(), 0.02, 0.005);
 }
 
+// Large tensors are drawn in parts: no part repeats another, and the dtype does not matter.
+TEST(HfModel, LargeRandomWeightsAreDrawnInParts) {
+  ModelSpec spec = tiny_llama();
+  spec.vocab_size = 10'000;  // × 8: three parts
+  const std::string name = "model.embed_tokens.weight";
+  const at::Tensor whole = random_model(spec, DType::kFloat32, 1).at(name);
+  EXPECT_NEAR(whole.std().item<double>(), 0.02, 5e-4);
+  EXPECT_NEAR(whole.mean().item<double>(), 0, 5e-4);
+  const at::Tensor flat = whole.view(-1);
+  constexpr int64_t kPart = 1 << 15;
+  EXPECT_FALSE(at::equal(flat.narrow(0, 0, 100), flat.narrow(0, kPart, 100)));
+  const at::Tensor half = random_model(spec, DType::kBFloat16, 1).at(name);
+  EXPECT_TRUE(at::equal(half, whole.to(at::kBFloat16)));
+}
+
 }  // namespace
 }  // namespace nereus

@@ -39,10 +39,13 @@ std::string ground_truth(const Json& row) {
 
 Prompt parse_row(Json row, const std::string& prompt_key, const std::string& where) {
   if (!row.is_object()) refuse(where, "a row must be a JSON object");
-  Prompt prompt = {.text = prompt_text(require<Json>(row, prompt_key.c_str(), where), where),
+  Prompt prompt = {.ids = optional<std::vector<int64_t>>(row, "prompt_ids", {}, where),
                    .ground_truth = ground_truth(row),
                    .data_source = optional<std::string>(row, "data_source", "", where)};
-  if (prompt.text.empty()) refuse(where, "the prompt is empty");
+  if (!row.contains("prompt_ids")) {
+    prompt.text = prompt_text(require<Json>(row, prompt_key.c_str(), where), where);
+  }
+  if (prompt.text.empty() && prompt.ids.empty()) refuse(where, "the prompt is empty");
   prompt.extra = std::move(row);
   return prompt;
 }

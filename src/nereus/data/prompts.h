@@ -1,4 +1,4 @@
-// Prompts from JSON lines: verl's schema, {prompt, label|answer}, or plain {prompt}.
+// Prompts from JSON lines: verl's schema, {prompt, label|answer}, plain {prompt}, or {prompt_ids}.
 #pragma once
 
 #include <filesystem>
@@ -11,6 +11,7 @@ namespace nereus {
 
 struct Prompt {
   std::string text;          // a string prompt, or the content of a single user message
+  std::vector<int64_t> ids;  // "prompt_ids": tokens instead of a text, which is then empty
   std::string ground_truth;  // label, answer or reward_model.ground_truth; may be empty
   std::string data_source;   // verl's reward key; may be empty
   Json extra;                // the whole row

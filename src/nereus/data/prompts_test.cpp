@@ -42,6 +42,13 @@ TEST(Prompts, AllSchemas) {
   EXPECT_EQ(prompts[3].extra["extra_info"]["index"], 5);
 }
 
+TEST(Prompts, TokensInsteadOfText) {
+  const auto prompts = read(R"({"prompt_ids": [5, 0, 7], "answer": 12})");
+  EXPECT_EQ(prompts.at(0).text, "");
+  EXPECT_EQ(prompts.at(0).ids, (std::vector<int64_t>{5, 0, 7}));
+  EXPECT_EQ(prompts.at(0).ground_truth, "12");
+}
+
 TEST(Prompts, OtherKey) { EXPECT_EQ(read(R"({"input": "x"})", "input")[0].text, "x"); }
 
 TEST(Prompts, BadRowsAreNamed) {
@@ -51,6 +58,8 @@ TEST(Prompts, BadRowsAreNamed) {
   EXPECT_THAT(refusal(R"({"prompt": 5})"), HasSubstr("string or a list"));
   EXPECT_THAT(refusal(R"({"prompt": [{"role": "system", "content": "a"}]})"), HasSubstr("user"));
   EXPECT_THAT(refusal(R"({"prompt": ""})"), HasSubstr("empty"));
+  EXPECT_THAT(refusal(R"({"prompt_ids": []})"), HasSubstr("empty"));
+  EXPECT_THAT(refusal(R"({"prompt_ids": ["a"]})"), HasSubstr("prompt_ids"));
   EXPECT_THAT(refusal("[1]"), HasSubstr("object"));
   EXPECT_THAT(refusal("\n \n"), HasSubstr("no rows"));
 }
