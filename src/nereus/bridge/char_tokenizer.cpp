@@ -41,10 +41,10 @@ std::vector<int64_t> CharTokenizer::encode(const std::string& text, bool add_spe
 std::string CharTokenizer::decode(std::span<const int64_t> tokens) const {
   std::string text;
   for (const int64_t token : tokens) {
-    if (token < 0 || token >= vocab_size()) {
+    if (token < 0 || token >= std::ssize(alphabet_)) {
       throw Error(ErrorCode::kInvalidInput, "token " + std::to_string(token) +
                                                 " is outside the vocabulary of " +
-                                                std::to_string(vocab_size()));
+                                                std::to_string(alphabet_.size()));
     }
     if (token != kEnd) text += alphabet_[static_cast<size_t>(token)];
   }

@@ -20,7 +20,6 @@ class CharTokenizer final : public Tokenizer {
   std::string decode(std::span<const int64_t> tokens) const override;
   std::vector<std::string> decode_batch(
       const std::vector<std::vector<int64_t>>& batch) const override;
-  int64_t vocab_size() const override { return static_cast<int64_t>(alphabet_.size()); }
 
  private:
   std::string alphabet_;  // id → character

@@ -31,7 +31,6 @@ class HfTokenizer final : public Tokenizer {
     start_python();
     in_python(file_, [&] {
       tokenizer_ = py::module_::import("tokenizers").attr("Tokenizer").attr("from_file")(file_);
-      vocab_size_ = tokenizer_.attr("get_vocab_size")().cast<int64_t>();
     });
   }
   ~HfTokenizer() override {
@@ -62,12 +61,9 @@ class HfTokenizer final : public Tokenizer {
     });
   }
 
-  int64_t vocab_size() const override { return vocab_size_; }
-
  private:
   std::string file_;
   py::object tokenizer_;
-  int64_t vocab_size_ = 0;
 };
 
 }  // namespace

@@ -2,13 +2,46 @@
 
 #include <fstream>
 #include <iterator>
+#include <utility>
 
 #include "nereus/base/error.h"
 #include "nereus/base/json.h"
+#include "nereus/base/text.h"
 #include "nereus/bridge/char_tokenizer.h"
 #include "nereus/bridge/hf_tokenizer.h"
 
 namespace nereus {
+
+namespace {
+
+// For models that are given by their shape alone.
+class NoTokenizer final : public Tokenizer {
+ public:
+  explicit NoTokenizer(std::string directory) : directory_(std::move(directory)) {}
+
+  std::vector<int64_t> encode(const std::string& text, bool) const override {
+    throw Error(ErrorCode::kInvalidInput,
+                directory_ + " has no tokenizer.json (or tokenizer_config.json with " +
+                    "\"char_ords\") for the text \"" + text.substr(0, 40) +
+                    "\": give data.tokenizer, or tokens as \"prompt_ids\"");
+  }
+  std::string decode(std::span<const int64_t> tokens) const override {
+    std::vector<std::string> ids;
+    for (const int64_t token : tokens) ids.push_back(std::to_string(token));
+    return join(ids, " ");
+  }
+  std::vector<std::string> decode_batch(
+      const std::vector<std::vector<int64_t>>& batch) const override {
+    std::vector<std::string> texts;
+    for (const std::vector<int64_t>& tokens : batch) texts.push_back(decode(tokens));
+    return texts;
+  }
+
+ private:
+  std::string directory_;
+};
+
+}  // namespace
 
 std::unique_ptr<Tokenizer> Tokenizer::open(const std::filesystem::path& directory) {
   const auto tokenizer_json = directory / "tokenizer.json";
@@ -22,9 +55,7 @@ std::unique_ptr<Tokenizer> Tokenizer::open(const std::filesystem::path& director
       return std::make_unique<CharTokenizer>(config, config_file.string());
     }
   }
-  throw Error(
-      ErrorCode::kInvalidInput,
-      directory.string() + ": no tokenizer.json, and no tokenizer_config.json with \"char_ords\"");
+  return std::make_unique<NoTokenizer>(directory.string());
 }
 
 }  // namespace nereus

@@ -15,7 +15,8 @@ namespace nereus {
 class Tokenizer {
  public:
   // `directory` holds tokenizer.json, or a tokenizer_config.json with "char_ords" (verl's character
-  // tokenizer of the digit task). Throws Error(kInvalidInput) naming the path.
+  // tokenizer of the digit task), or neither: then there is no text, encode() throws, and decode()
+  // writes token ids ("17 4 250"). Throws Error(kInvalidInput) naming the path.
   static std::unique_ptr<Tokenizer> open(const std::filesystem::path& directory);
   virtual ~Tokenizer() = default;
 
@@ -26,7 +27,6 @@ class Tokenizer {
   // Many at once: one crossing of the language border.
   virtual std::vector<std::string> decode_batch(
       const std::vector<std::vector<int64_t>>& batch) const = 0;
-  virtual int64_t vocab_size() const = 0;
 };
 
 }  // namespace nereus
