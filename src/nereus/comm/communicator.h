@@ -50,6 +50,9 @@ class Communicator {
   // Wakes every rank of the group, now and later, with Error(kAborted, reason). Any thread.
   virtual void abort(const std::string& reason) = 0;
   virtual bool is_aborted() const = 0;
+  // Throws that error if somebody has. Whoever acts on results of an accelerator asks when they are
+  // there.
+  virtual void throw_if_aborted() const = 0;
 
   // Seconds spent in operations since the last take, waiting included; on an accelerator what they
   // took on the calling thread's stream, whose end is waited for.

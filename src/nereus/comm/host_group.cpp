@@ -10,7 +10,7 @@ HostGroup::HostGroup(int size) : mailboxes_(size) {
   for (Mailbox& mailbox : mailboxes_) mailbox.from.resize(size);
 }
 
-void HostGroup::throw_if_aborted() {
+void HostGroup::throw_if_aborted() const {
   if (!aborted_.load()) return;
   const std::lock_guard lock(reason_mutex_);
   throw Error(ErrorCode::kAborted, reason_);

@@ -37,7 +37,7 @@ class HostGroup final {
   // True for the first abort of all.
   bool abort(const std::string& reason);
   bool is_aborted() const { return aborted_.load(); }
-  void throw_if_aborted();
+  void throw_if_aborted() const;
 
  private:
   struct Mailbox {  // of one receiver
@@ -50,7 +50,7 @@ class HostGroup final {
   std::atomic<uint32_t> meeting_{0};
   std::vector<Mailbox> mailboxes_;
   std::atomic<bool> aborted_{false};
-  std::mutex reason_mutex_;
+  mutable std::mutex reason_mutex_;
   std::string reason_;
 };
 

@@ -16,6 +16,7 @@ class LocalCommunicator : public Communicator {
 
   void abort(const std::string& reason) override { group_->abort(reason); }
   bool is_aborted() const override { return group_->is_aborted(); }
+  void throw_if_aborted() const override { group_->throw_if_aborted(); }
 
  protected:
   void do_send(const at::Tensor& tensor, int to) override;

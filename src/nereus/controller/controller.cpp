@@ -62,6 +62,7 @@ Controller::Controller(JobSpec job, Cluster cluster, Plan plan, Calibration cali
       monitor_(options_.monitor) {}
 
 Decision Controller::observe(const StepReport& report) {
+  if (report.adjusted_plan) plan_ = *report.adjusted_plan;
   // A step beside which a transition ran had two plans, and is no measure of either.
   if (!report.transition) calibration_ = learned(calibration_, report, plan_, job_, cluster_);
   job_.workload = report.next_workload;

@@ -10,6 +10,12 @@ void UnitComms::abort(const std::string& reason) const {
   dp->abort(reason);
 }
 
+void UnitComms::throw_if_aborted() const {
+  tp->throw_if_aborted();
+  pp->throw_if_aborted();
+  dp->throw_if_aborted();
+}
+
 std::map<DeviceId, UnitComms> connect(const StagePlan& stage, CommunicatorCache& cache) {
   std::map<DeviceId, UnitComms> comms;
   const auto group = [&](const std::vector<DeviceId>& members,

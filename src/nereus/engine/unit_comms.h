@@ -17,6 +17,7 @@ struct UnitComms {
   std::shared_ptr<Communicator> pp;
   std::shared_ptr<Communicator> dp;
   void abort(const std::string& reason) const;
+  void throw_if_aborted() const;
 };
 
 // The communicators of every device of a model-stage, from the cache where it has them.

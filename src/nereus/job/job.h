@@ -57,6 +57,9 @@ struct StepReport {
   int64_t prompt_tokens = 0;
   std::map<std::string, double> metrics;  // verl's names
   bool last = false;                      // no step follows
+  // The plan in force at the end, if memory ran out in a pass and the job went on with smaller
+  // micro-batches.
+  std::optional<Plan> adjusted_plan;
   // Of the transition that ran beside the step, if one did. If it failed, the step came to nothing:
   // recover() must follow, and then the same step again.
   std::optional<TransitionReport> transition;

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "nereus/base/error.h"
+#include "nereus/base/log.h"
 #include "nereus/rl/minibatch.h"
 
 namespace nereus {
@@ -33,29 +34,50 @@ std::vector<MicroBatch> inputs_of(const std::vector<SampleBatch>& batches) {
   return inputs;
 }
 
+// Runs a pass over a model-stage, with smaller and smaller micro-batches if memory runs out: they
+// change no result, only the order in which sums are added.
+template <class Pass>
+auto within_memory(Runtime& runtime, ModelStage model_stage, const Pass& pass) {
+  while (true) {
+    const int64_t updates = runtime.updates(model_stage);
+    try {
+      return pass();
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kOutOfMemory) throw;
+      if (!runtime.halve_micro_batch(model_stage, updates)) throw;
+      const int micro_batch = at(runtime.plan(), model_stage).micro_batch;
+      log::warn(to_string(model_stage) + ": " + error.what() + "; going on with micro-batches of " +
+                std::to_string(micro_batch));
+    }
+  }
+}
+
 // Runs forward passes over all samples and hands each micro-batch's outputs to `take`, once per
 // unit.
 NodeTiming infer(Runtime& runtime, const std::string& name, ModelStage model_stage,
                  const Experience& experience, double temperature,
                  const std::function<void(const TokenOutputs&, const SampleBatch&)>& take) {
-  const StagePlan& stage = at(runtime.plan(), model_stage);
   const PassOptions options{.temperature = temperature};
-  return runtime.run(name, model_stage, OpClass::kCompute, [&](UnitEngine& engine, int unit) {
-    const std::vector<SampleBatch> batches =
-        micro_batches(experience, share_of(everything(experience), unit, stage.dp()),
-                      stage.micro_batch, engine.device());
-    const std::vector<TokenOutputs> outputs = engine.forward(inputs_of(batches), options);
-    if (!engine.speaks()) return;
-    for (size_t i = 0; i < batches.size(); ++i) take(outputs[i], batches[i]);
+  return within_memory(runtime, model_stage, [&] {
+    const StagePlan& stage = at(runtime.plan(), model_stage);
+    return runtime.run(name, model_stage, OpClass::kCompute, [&](UnitEngine& engine, int unit) {
+      const std::vector<SampleBatch> batches =
+          micro_batches(experience, share_of(everything(experience), unit, stage.dp()),
+                        stage.micro_batch, engine.device());
+      const std::vector<TokenOutputs> outputs = engine.forward(inputs_of(batches), options);
+      if (!engine.speaks()) return;
+      for (size_t i = 0; i < batches.size(); ++i) take(outputs[i], batches[i]);
+    });
   });
 }
 
 // The loss of one micro-batch and what it adds to the metrics.
 using SampleLoss = std::function<Loss(const TokenOutputs&, const SampleBatch&, at::TensorOptions)>;
 
-UpdateOutcome update(Runtime& runtime, const std::string& name, ModelStage model_stage,
-                     const Experience& experience, const std::vector<int64_t>& mini_batch,
-                     const OptimizerOptions& optimizer, PassOptions pass, const SampleLoss& loss) {
+UpdateOutcome update_once(Runtime& runtime, const std::string& name, ModelStage model_stage,
+                          const Experience& experience, const std::vector<int64_t>& mini_batch,
+                          const OptimizerOptions& optimizer, PassOptions pass,
+                          const SampleLoss& loss) {
   const StagePlan& stage = at(runtime.plan(), model_stage);
   pass.recompute = stage.recompute;
   // One slot per unit, added up in order afterwards: the same bits in every run.
@@ -86,6 +108,15 @@ UpdateOutcome update(Runtime& runtime, const std::string& name, ModelStage model
   outcome.metrics[role + "/grad_norm"] = result.grad_norm;
   outcome.metrics[role + "/lr"] = result.lr;
   return outcome;
+}
+
+UpdateOutcome update(Runtime& runtime, const std::string& name, ModelStage model_stage,
+                     const Experience& experience, const std::vector<int64_t>& mini_batch,
+                     const OptimizerOptions& optimizer, const PassOptions& pass,
+                     const SampleLoss& loss) {
+  return within_memory(runtime, model_stage, [&] {
+    return update_once(runtime, name, model_stage, experience, mini_batch, optimizer, pass, loss);
+  });
 }
 
 // Aggregation weights of the mini-batch's samples, by index into the experience.

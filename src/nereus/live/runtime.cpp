@@ -156,6 +156,25 @@ NodeTiming Runtime::run(const std::string& name, ModelStage model_stage, OpClass
   return timing;
 }
 
+int64_t Runtime::updates(ModelStage model_stage) const {
+  int64_t most = 0;
+  for (const Emu& unit : units_of(nereus::at(plan_, model_stage))) {
+    for (const DeviceId device : unit.devices) {
+      most = std::max(most, store_.at(unit, device).updates);
+    }
+  }
+  return most;
+}
+
+bool Runtime::halve_micro_batch(ModelStage model_stage, int64_t updates_before) {
+  Plan plan = plan_;
+  const auto stage = std::ranges::find(plan.stages, model_stage, &StagePlan::model_stage);
+  if (stage->micro_batch == 1 || updates(model_stage) != updates_before) return false;
+  stage->micro_batch /= 2;
+  adopt(std::move(plan));
+  return true;
+}
+
 NodeTiming Runtime::synchronise_generation() {
   const Stopwatch timer;
   const EmuCollection training = units_of(nereus::at(plan_, kActorTraining));

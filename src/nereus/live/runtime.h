@@ -47,6 +47,13 @@ class Runtime final {
   using Body = std::function<void(UnitEngine& engine, int unit)>;
   NodeTiming run(const std::string& name, ModelStage model_stage, OpClass local, const Body& body);
 
+  // After a pass over a model-stage that ran out of memory: the plan now has half its micro-batch,
+  // and engines with new communicators, so that the pass may be tried again. False, and nothing
+  // done, if the micro-batch is 1 or the pass has changed weights already.
+  bool halve_micro_batch(ModelStage model_stage, int64_t updates_before);
+  // Optimizer steps applied to a model-stage: the most on any of its devices.
+  int64_t updates(ModelStage model_stage) const;
+
   // Brings the actor's generation weights up to its training weights: nothing to do for aliased
   // units, a resharding copy for others.
   NodeTiming synchronise_generation();

@@ -29,7 +29,7 @@ inline std::filesystem::path tiny_model() {
 
 // 8 prompts × 2 samples a step, two optimizer steps each for actor and critic, float64.
 inline LiveOptions tiny_job(int devices, int steps) {
-  const std::filesystem::path digits = std::string(NEREUS_SOURCE_DIR) + "/assets/digits";
+  const auto digits = std::filesystem::path(NEREUS_SOURCE_DIR) / "assets/digits";
   LiveOptions options;
   options.cluster = cpu_cluster(devices, Bytes(int64_t{1} << 30), devices);
   options.actor = {tiny_model(), /*random_weights=*/true};

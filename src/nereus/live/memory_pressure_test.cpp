@@ -1,0 +1,59 @@
+// Passes that run out of memory.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "nereus/live/testing.h"
+
+namespace nereus {
+namespace {
+
+using testing::tiny_job;
+using testing::uniform_plan;
+
+Plan with_micro_batch(Plan plan, int micro_batch) {
+  for (StagePlan& stage : plan.stages) stage.micro_batch = micro_batch;
+  return plan;
+}
+
+Bytes highest_peak(const std::vector<StepReport>& reports) {
+  Bytes highest;
+  for (const StepReport& report : reports) {
+    for (const auto& [device, bytes] : report.peak_bytes) highest = std::max(highest, bytes);
+  }
+  return highest;
+}
+
+std::vector<StepReport> run(LiveJob& job) {
+  std::vector<StepReport> reports;
+  while (!job.done()) reports.push_back(job.run_step());
+  return reports;
+}
+
+TEST(MemoryPressure, SmallerMicroBatchesGoOnWithTheSameResult) {
+  LiveOptions options = tiny_job(/*devices=*/2, /*steps=*/2);
+  options.response_length = {{{0, 24}}};
+  const Plan plan = with_micro_batch(uniform_plan(options, {1, 1}, 2), 8);
+  LiveJob plenty(options, plan);
+  const std::vector<StepReport> expected = run(plenty);
+  LiveJob frugal(options, with_micro_batch(plan, 1));
+  const Bytes least = highest_peak(run(frugal)), most = highest_peak(expected);
+
+  options.cluster.device.memory = least + (most - least) * 0.2;
+  LiveJob tight(options, plan);
+  const std::vector<StepReport> actual = run(tight);
+  ASSERT_TRUE(actual.front().adjusted_plan);
+  const StagePlan& training = at(*actual.front().adjusted_plan, {Role::kActor, Stage::kTraining});
+  EXPECT_LT(training.micro_batch, 8);
+  EXPECT_FALSE(actual.back().adjusted_plan) << "what fits once fits again";
+  EXPECT_EQ(tight.plan(), *actual.front().adjusted_plan);
+  for (size_t step = 0; step < expected.size(); ++step) {
+    for (const char* metric : {"actor/pg_loss", "critic/vf_loss", "actor/grad_norm"}) {
+      EXPECT_NEAR(actual[step].metrics.at(metric), expected[step].metrics.at(metric), 1e-10)
+          << metric << " in step " << step;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nereus
