@@ -122,7 +122,7 @@ Plan Problem::plan(const Found& found) const {
 
 Candidate Problem::candidate(const Found& found) const {
   Plan plan = this->plan(found);
-  verify(plan, DevicePool(line_.devices()), job_);
+  verify(plan, pool(), job_);
   StepLatency latency = predict_step(plan, job_, cluster_, calibration_);
   return {std::move(plan), std::move(latency)};
 }

@@ -30,7 +30,10 @@ class Problem {
   const Placement& placement(size_t stage, int index) const {
     return stages_[stage].placements[index];
   }
+  const JobSpec& job() const { return job_; }
   const Cluster& cluster() const { return cluster_; }
+  const Calibration& calibration() const { return calibration_; }
+  DevicePool pool() const { return DevicePool(line_.devices()); }
   int devices() const { return line_.size(); }
   bool is_regular() const { return line_.is_regular(); }
 

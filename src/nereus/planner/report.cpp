@@ -69,11 +69,15 @@ Expected<PlanReport> report_plan(const JobSpec& job, const Cluster& cluster, con
                                  const Calibration& calibration, const PlannerOptions& options) {
   if (pool.empty()) return tl::unexpected(std::string("no device is available"));
   Problem problem(job, cluster, pool, calibration, options, nullptr);
+  return report_plan(problem, options);
+}
+
+Expected<PlanReport> report_plan(Problem& problem, const PlannerOptions& options) {
   Expected<PlanChoice> choice = choose_plan(problem, options);
   if (!choice) return tl::unexpected(choice.error());
   PlanReport report{.best = choice->best,
                     .memory = problem.memory(choice->best.plan),
-                    .idle = idle_devices(choice->best.plan, pool),
+                    .idle = idle_devices(choice->best.plan, problem.pool()),
                     .runners_up = runners_up(problem, *choice, options),
                     .layouts = layout_steps(problem, options)};
   return report;
@@ -81,29 +85,38 @@ Expected<PlanReport> report_plan(const JobSpec& job, const Cluster& cluster, con
 
 std::vector<Change> what_would_help(const JobSpec& job, const Cluster& cluster,
                                     const DevicePool& pool, const Calibration& calibration,
-                                    PlannerOptions options) {
+                                    const PlannerOptions& options) {
+  Problem problem(job, cluster, pool, calibration, options, nullptr);
+  return what_would_help(problem, options);
+}
+
+std::vector<Change> what_would_help(Problem& problem, PlannerOptions options) {
   options.keep = 0;
-  const auto step = [&](const JobSpec& other_job, const Cluster& other,
-                        const DevicePool& devices) -> Expected<Seconds> {
-    const auto choice = choose_plan(other_job, other, devices, calibration, options);
-    if (!choice) return tl::unexpected(std::string("does not fit"));
-    return choice->best.latency.total;
+  const auto step = [&](Problem& other, const DeviceSpec& device) -> Expected<Seconds> {
+    const std::vector<Found> found =
+        search(other, search_options(options, usable_memory(device, options.headroom)));
+    if (found.empty()) return tl::unexpected(std::string("does not fit"));
+    return found.front().total;
   };
+  const Cluster& cluster = problem.cluster();
   std::vector<Change> changes;
-  const auto [twice, devices] = doubled(cluster, pool);
+  const auto [twice, devices] = doubled(cluster, problem.pool());
+  Problem with_twice(problem.job(), twice, devices, problem.calibration(), options, nullptr);
+  changes.push_back({"twice the devices (" + std::to_string(devices.size()) + ")",
+                     step(with_twice, cluster.device)});
+  // No candidate depends on how much memory there is.
+  DeviceSpec larger = cluster.device;
+  larger.memory = larger.memory * 2;
   changes.push_back(
-      {"twice the devices (" + std::to_string(devices.size()) + ")", step(job, twice, devices)});
-  Cluster larger = cluster;
-  larger.device.memory = larger.device.memory * 2;
-  changes.push_back({"twice the memory per device (" + to_string(larger.device.memory) + ")",
-                     step(job, larger, pool)});
-  JobSpec shorter = job;
-  shorter.workload.response_limit = std::max<int64_t>(1, job.workload.response_limit / 2);
-  shorter.workload.response_mean =
-      std::min(job.workload.response_mean / 2, double(shorter.workload.response_limit));
-  changes.push_back({"responses half as long (up to " +
-                         std::to_string(shorter.workload.response_limit) + " tokens)",
-                     step(shorter, cluster, pool)});
+      {"twice the memory per device (" + to_string(larger.memory) + ")", step(problem, larger)});
+  JobSpec shorter = problem.job();
+  Workload& workload = shorter.workload;
+  workload.response_limit = std::max<int64_t>(1, workload.response_limit / 2);
+  workload.response_mean = std::min(workload.response_mean / 2, double(workload.response_limit));
+  Problem with_shorter(shorter, cluster, problem.pool(), problem.calibration(), options, nullptr);
+  changes.push_back(
+      {"responses half as long (up to " + std::to_string(workload.response_limit) + " tokens)",
+       step(with_shorter, cluster.device)});
   std::ranges::stable_sort(changes, [](const Change& a, const Change& b) {
     return a.step && (!b.step || *a.step < *b.step);
   });

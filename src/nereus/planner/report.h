@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "nereus/planner/planner.h"
+#include "nereus/planner/problem.h"
 
 namespace nereus {
 
@@ -38,10 +38,14 @@ struct PlanReport {
 Expected<PlanReport> report_plan(const JobSpec& job, const Cluster& cluster, const DevicePool& pool,
                                  const Calibration& calibration, const PlannerOptions& options);
 
+// Of a problem whose candidates are there already.
+Expected<PlanReport> report_plan(Problem& problem, const PlannerOptions& options);
+
 // Twice the devices, twice the memory, half the responses: what helps most first.
 std::vector<Change> what_would_help(const JobSpec& job, const Cluster& cluster,
                                     const DevicePool& pool, const Calibration& calibration,
-                                    PlannerOptions options);
+                                    const PlannerOptions& options);
+std::vector<Change> what_would_help(Problem& problem, PlannerOptions options);
 
 // {"plan", "step_s", "step_s_low", "step_s_high", "stages_s", "stages_interval_s", "classes_s",
 // "memory", "peak_bytes", "idle", "runners_up", "layouts"}: the JSON of `nereus plan --json`.
