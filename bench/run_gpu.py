@@ -10,6 +10,7 @@ A part that fails is reported and the others go on.
 import argparse
 import json
 import pathlib
+import statistics
 import subprocess
 import sys
 import time
@@ -120,7 +121,16 @@ def grpo(bench):
     bench.write("grpo", record)
 
 
-PARTS = {"transitions": transitions, "training": training, "generation": generation, "grpo": grpo}
+def memory(bench):
+    record = bench.ours("gpu_training", "--memory", timeout=240)
+    if record is None:
+        return
+    ratios = [row["predicted_peak_gib"] / row["peak_gib"] for row in record["memory"]]
+    bench.write("memory", record | {"predicted_over_measured": {
+        "median": statistics.median(ratios), "least": min(ratios), "most": max(ratios)}})
+
+
+PARTS = {"transitions": transitions, "training": training, "generation": generation, "grpo": grpo, "memory": memory}
 
 
 def main():

@@ -23,6 +23,7 @@ class GpuState final {
   GpuState(const ModelSpec& spec, ModelStage model_stage, int devices);
 
   const Cluster& cluster() const { return cluster_; }
+  const JobSpec& job() const { return job_; }
   const WorkerPool& workers() const { return workers_; }
   StateStore& store() { return store_; }
   StateSchema schema() const { return state_schema(job_.models.at(Role::kActor), model_stage_); }
