@@ -2,14 +2,16 @@
 
 A PPO job with 8B models on 32 to 1,024 GPUs (h200x8): actor generation and training, critic training, reference
 inference. "Colocated" plans let all model-stages begin with the same device; "side by side" ones may also give them
-devices of their own. Candidates are predicted once (candidates_s); selection is the exact search over them, the
-fastest of many calls in a fresh process, with 8 runners-up. SCIP solves the colocated selection (scip.py): its time
-is CPU time without the building of the model. Peak memory is VmHWM of the whole process.
+devices of their own. Candidates are predicted once (costing_s); selection is the exact search over them for the best
+plan (selection_s), and with 8 runners-up that lay out the actor differently (ranking_s): CPU time, the fastest of many
+calls in a fresh process. report_s is all that `nereus plan` asks of the planner: costing, the best plan, runners-up,
+the best under each layout, and three more jobs and clusters to say what would help. SCIP solves the colocated selection
+(scip.py): its time is CPU time without the building of the model. Peak memory is VmHWM when the plan is found.
 
     python bench/plan_search/run.py [--sizes 32 64 …] [--scip-sizes 32 64 …] [--time-limit 60]
 
 Needs the program (cmake --build --preset release --target nereus_plan_search), and
-`pip install pyscipopt matplotlib` in any environment. Writes plan_search.json, .csv and .png.
+`pip install pyscipopt numpy matplotlib` in any environment. Writes plan_search.json, .csv and .png.
 """
 
 import argparse
@@ -26,7 +28,8 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("NEREUS_PLAN_SEARCH", str(ROOT / "build/release/bench/nereus_plan_search"))
 PAPER = {"32": {"selection_s": 0.17e-3, "scip_s": 3.4e-3}, "1024": {"selection_s": 0.338, "scip_s": 511}}
-KEYS = ["candidates", "candidates_s", "first_selection_s", "selection_s", "selection_median_s", "step_s", "peak_bytes"]
+KEYS = ["candidates", "costing_s", "first_selection_s", "selection_s", "selection_median_s", "ranking_s", "report_s",
+        "step_s", "peak_bytes"]
 
 
 def output_of(command):
@@ -34,7 +37,7 @@ def output_of(command):
 
 
 def measure(devices, arguments):
-    plan = [BINARY, "--devices", str(devices), "--keep", "8"]
+    plan = [BINARY, "--devices", str(devices)]
     row = {"devices": devices, "side_by_side": output_of(plan), "scip": None}
     if devices not in arguments.scip_sizes:
         return row | {"colocated": output_of([*plan, "--colocated"])}
@@ -51,8 +54,9 @@ def show(row):
     print(f"{row['devices']:5d}", end="")
     for kind in ("colocated", "side_by_side"):
         plan = row[kind]
-        print(f"  {1e3 * plan['selection_s']:8.3f} ms {plan['step_s']:8.3f} s {plan['candidates']:6d} candidates in "
-              f"{plan['candidates_s']:7.3f} s {plan['peak_bytes'] / 1e6:5.1f} MB", end="")
+        print(f"  {1e3 * plan['selection_s']:8.3f} ms ({1e3 * plan['ranking_s']:.3f}) {plan['step_s']:8.3f} s "
+              f"{plan['candidates']:6d} candidates in {plan['costing_s']:6.3f} s, report {plan['report_s']:6.3f} s "
+              f"{plan['peak_bytes'] / 1e6:5.1f} MB", end="")
     if scip:
         print(f"  SCIP {scip['time_s']:8.2f} s {scip['step_s']} {scip['status']}", end="")
     print(flush=True)
@@ -62,12 +66,12 @@ def write_csv(rows, target):
     with target.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["devices", *(f"{kind}_{key}" for kind in ("colocated", "side_by_side") for key in KEYS),
-                         "scip_s", "scip_step_s", "scip_lower_bound_s", "scip_status"])
+                         "scip_s", "scip_filter_s", "scip_step_s", "scip_lower_bound_s", "scip_status"])
         for row in rows:
             scip = row["scip"] or {}
             writer.writerow([row["devices"],
                              *(row[kind][key] for kind in ("colocated", "side_by_side") for key in KEYS),
-                             *(scip.get(key) for key in ("time_s", "step_s", "lower_bound_s", "status"))])
+                             *(scip.get(key) for key in ("time_s", "filter_s", "step_s", "lower_bound_s", "status"))])
 
 
 def draw(rows, limit, target):
@@ -96,7 +100,7 @@ def draw(rows, limit, target):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=[32, 64, 128, 256, 512, 1024])
-    parser.add_argument("--scip-sizes", type=int, nargs="*", default=[32, 64, 128, 256])
+    parser.add_argument("--scip-sizes", type=int, nargs="*", default=[32, 64, 128, 256, 512, 1024])
     parser.add_argument("--time-limit", type=float, default=60, help="of SCIP, seconds a problem")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "bench/results")
     arguments = parser.parse_args()

@@ -6,87 +6,149 @@ resident bytes of all model-stages and the transient bytes of each one must fit;
 holds there count once. Pairs of training and generation placements (a transport problem, integral with the binaries)
 carry that alias and the time of weight synchronisation. Pass times and precedences give the length of the step.
 
+To help SCIP, what cannot be in a best plan is left out first: ways that do not fit beside the least of the others, ways
+that are too slow even beside the fastest of the others (a plan found by local search is the measure), and ways of
+critic and reference that another one beats in time and bytes. Devices with equal rows share one.
+
     python bench/plan_search/scip.py INSTANCE.json [--time-limit 60]
 
-Needs `pip install pyscipopt` (6.3 was used) in any environment.
+Needs `pip install pyscipopt numpy` (6.3 was used) in any environment.
 """
 
 import argparse
 import json
 import pathlib
+import time
 
+import numpy as np
 from pyscipopt import Model, quicksum
 
 GIB = 2 ** 30
 
 
-def rank_bytes(placement, values, position):
-    """Of the device at a position on the line; 0 where the placement is not."""
-    rank = placement["ranks"][position]
-    return values[rank] / GIB if rank >= 0 else 0
+class Way:
+    """One way to run a model-stage, with GiB by position on the line of devices."""
+
+    def __init__(self, placement, number, variant):
+        self.placement = number
+        self.passes = np.array(variant["passes"])
+        self.time = self.passes.sum()
+        self.layout = placement["layout"]
+        self.ranks = np.array(placement["ranks"])
+        self.resident = self.by_position(placement["resident"])
+        self.transient = self.by_position(variant["transient"])
+
+    def by_position(self, values):
+        return np.where(self.ranks >= 0, np.array(values)[self.ranks] / GIB, 0)
+
+
+def aliased(training, generation):
+    """GiB of generation that need not be there, because training has them."""
+    same = (generation.ranks >= 0) & (training.ranks == generation.ranks)
+    return np.where(same, generation.resident, 0) if training.layout == generation.layout else 0 * generation.resident
+
+
+def fits(plan, usable):
+    resident = sum(way.resident for way in plan) - aliased(plan[0], plan[1])
+    return all((resident + way.transient).max() <= usable for way in plan)
+
+
+def duration(plan, sync):
+    """Of what runs on devices, which is one after the other."""
+    return sum(way.time for way in plan) + sync[plan[0].placement][plan[1].placement]
+
+
+def found_by_local_search(stages, sync, usable):
+    """A good plan, or nothing: from plans that spread state most, by changing one or two stages at a time."""
+    start = [min(ways, key=lambda way: (way.resident + way.transient).max()) for ways in stages]
+    if not fits(start, usable):
+        return None
+    plan, improved = start, True
+    while improved:
+        improved = False
+        for a in range(len(stages)):
+            for way in stages[a]:
+                other = plan[:a] + [way] + plan[a + 1:]
+                if duration(other, sync) < duration(plan, sync) - 1e-9 and fits(other, usable):
+                    plan, improved = other, True
+        for training in stages[0]:
+            for generation in stages[1]:
+                other = [training, generation] + plan[2:]
+                if duration(other, sync) < duration(plan, sync) - 1e-9 and fits(other, usable):
+                    plan, improved = other, True
+    return plan
+
+
+def without_hopeless(stages, sync, usable):
+    least = [np.min([way.resident for way in ways], axis=0) for ways in stages]
+    least[1] = 0 * least[1]  # may be aliased
+    beside = [sum(least) - mine for mine in least]
+    stages = [[way for way in ways
+               if (others + (way.resident if number != 1 else 0) + way.transient).max() <= usable]
+              for number, (ways, others) in enumerate(zip(stages, beside))]
+    plan = found_by_local_search(stages, sync, usable)
+    if plan:
+        limit = duration(plan, sync) * (1 + 1e-9)
+        fastest = [min(way.time for way in ways) for ways in stages]
+        stages = [[way for way in ways if way.time - mine + sum(fastest) <= limit]
+                  for ways, mine in zip(stages, fastest)]
+    return stages[:2] + [without_beaten(ways) for ways in stages[2:]]
+
+
+def without_beaten(ways):
+    kept = []
+    for way in sorted(ways, key=lambda way: (way.time, way.resident.sum() + way.transient.sum())):
+        if not any((other.passes <= way.passes).all() and (other.resident <= way.resident).all()
+                   and (other.transient <= way.transient).all() for other in kept):
+            kept.append(way)
+    return kept
 
 
 def add_choices(model, stages):
-    """A binary for each way to run each stage, one of which is chosen; and which placement that is."""
-    ways, placed = [], []
-    for stage in stages:
-        mine = [[model.addVar(vtype="B") for _ in placement["variants"]] for placement in stage["placements"]]
-        ways.append(mine)
-        placed.append([model.addVar(vtype="B") for _ in mine])
-        model.addCons(quicksum(placed[-1]) == 1)
-        for chosen, group in zip(placed[-1], mine):
-            model.addCons(quicksum(group) == chosen)
-    return ways, placed
+    chosen = [[model.addVar(vtype="B") for _ in ways] for ways in stages]
+    for mine in chosen:
+        model.addCons(quicksum(mine) == 1)
+    return chosen
 
 
-def add_pairs(model, problem, placed):
-    """Placements of training and of generation together."""
-    training, generation = range(len(placed[0])), range(len(placed[1]))
-    pairs = {(t, g): model.addVar(lb=0, ub=1) for t in training for g in generation}
-    for t in training:
-        model.addCons(quicksum(pairs[t, g] for g in generation) == placed[0][t])
-    for g in generation:
-        model.addCons(quicksum(pairs[t, g] for t in training) == placed[1][g])
-    sync = quicksum(problem["sync_s"][t][g] * pair for (t, g), pair in pairs.items())
-    return pairs, sync
+def add_pairs(model, stages, chosen, sync):
+    """Placements of training and of generation together, each with one of its ways."""
+    placed = []
+    for ways, variables in zip(stages[:2], chosen):
+        by_placement = {}
+        for way, variable in zip(ways, variables):
+            by_placement.setdefault(way.placement, (way, []))[1].append(variable)
+        placed.append(list(by_placement.values()))
+    pairs = {(t, g): model.addVar(lb=0, ub=1) for t in range(len(placed[0])) for g in range(len(placed[1]))}
+    for t, (_, variables) in enumerate(placed[0]):
+        model.addCons(quicksum(pairs[t, g] for g in range(len(placed[1]))) == quicksum(variables))
+    for g, (_, variables) in enumerate(placed[1]):
+        model.addCons(quicksum(pairs[t, g] for t in range(len(placed[0]))) == quicksum(variables))
+    pairs = [(placed[0][t][0], placed[1][g][0], pair) for (t, g), pair in pairs.items()]
+    return pairs, quicksum(sync[t.placement][g.placement] * pair for t, g, pair in pairs)
 
 
-def aliased(problem, pairs, position):
-    """Bytes of generation that need not be there, because training has them."""
-    terms = []
-    for (t, g), pair in pairs.items():
-        training = problem["stages"][0]["placements"][t]
-        generation = problem["stages"][1]["placements"][g]
-        rank = generation["ranks"][position]
-        if training["layout"] == generation["layout"] and rank >= 0 and training["ranks"][position] == rank:
-            terms.append(generation["resident"][rank] / GIB * pair)
-    return quicksum(terms)
-
-
-def add_memory(model, problem, ways, placed, pairs):
-    stages = problem["stages"]
-    devices = len(stages[0]["placements"][0]["ranks"])
-    for position in range(devices):
+def add_memory(model, stages, chosen, pairs, usable):
+    saved = [(aliased(t, g), pair) for t, g, pair in pairs if t.layout == g.layout]
+    columns = np.array([values for ways in stages for way in ways for values in (way.resident, way.transient)]
+                       + [values for values, _ in saved])
+    _, positions = np.unique(columns, axis=1, return_index=True)
+    for position in positions:
         resident = model.addVar(lb=0)
-        model.addCons(resident == quicksum(rank_bytes(placement, placement["resident"], position) * chosen
-                                           for stage, mine in zip(stages, placed)
-                                           for placement, chosen in zip(stage["placements"], mine))
-                      - aliased(problem, pairs, position))
-        for stage, mine in zip(stages, ways):
-            transient = quicksum(rank_bytes(placement, variant["transient"], position) * way
-                                 for placement, group in zip(stage["placements"], mine)
-                                 for variant, way in zip(placement["variants"], group))
-            model.addCons(resident + transient <= problem["usable_bytes"] / GIB)
+        model.addCons(resident == quicksum(way.resident[position] * variable
+                                           for ways, mine in zip(stages, chosen) for way, variable in zip(ways, mine))
+                      - quicksum(values[position] * pair for values, pair in saved if values[position] > 0))
+        for ways, mine in zip(stages, chosen):
+            model.addCons(resident + quicksum(way.transient[position] * variable
+                                              for way, variable in zip(ways, mine)) <= usable)
 
 
-def add_step(model, problem, ways, sync):
+def add_step(model, problem, stages, chosen, sync):
     """The end of the last node; nodes on devices follow each other in topological order."""
     times = [quicksum([]) + node["host_s"] for node in problem["nodes"]]
-    for stage, mine in zip(problem["stages"], ways):
+    for stage, ways, mine in zip(problem["stages"], stages, chosen):
         for place, node in enumerate(stage["nodes"]):
-            times[node] += quicksum(variant["passes"][place] * way
-                                    for placement, group in zip(stage["placements"], mine)
-                                    for variant, way in zip(placement["variants"], group))
+            times[node] += quicksum(way.passes[place] * variable for way, variable in zip(ways, mine))
     for number, node in enumerate(problem["nodes"]):
         if node["syncs"]:
             times[number] += sync
@@ -111,17 +173,24 @@ def main():
     parser.add_argument("--time-limit", type=float, default=60, help="seconds of CPU")
     arguments = parser.parse_args()
     problem = json.loads(arguments.instance.read_text())
+    usable = problem["usable_bytes"] / GIB
+    start = time.process_time()
+    all_ways = [[Way(placement, number, variant) for number, placement in enumerate(stage["placements"])
+                 for variant in placement["variants"]] for stage in problem["stages"]]
+    stages = without_hopeless(all_ways, problem["sync_s"], usable)
+    filter_s = time.process_time() - start
     model = Model()
     model.hideOutput()
     model.setParam("timing/clocktype", 1)
     model.setParam("limits/time", arguments.time_limit)
     model.setParam("limits/gap", 0)
-    ways, placed = add_choices(model, problem["stages"])
-    pairs, sync = add_pairs(model, problem, placed)
-    add_memory(model, problem, ways, placed, pairs)
-    add_step(model, problem, ways, sync)
+    chosen = add_choices(model, stages)
+    pairs, sync = add_pairs(model, stages, chosen, problem["sync_s"])
+    add_memory(model, stages, chosen, pairs, usable)
+    add_step(model, problem, stages, chosen, sync)
     model.optimize()
-    print(json.dumps({"status": model.getStatus(), "time_s": model.getSolvingTime(),
+    print(json.dumps({"status": model.getStatus(), "time_s": model.getSolvingTime(), "filter_s": filter_s,
+                      "ways": [len(ways) for ways in all_ways], "ways_left": [len(ways) for ways in stages],
                       "step_s": model.getObjVal() if model.getNSols() else None,
                       "lower_bound_s": model.getDualbound()}))
 
