@@ -2,9 +2,12 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <optional>
+#include <utility>
 
 #include "nereus/base/error.h"
 #include "nereus/cli/commands.h"
+#include "nereus/cli/plan_compare.h"
 #include "nereus/cli/plan_text.h"
 #include "nereus/config/options.h"
 #include "nereus/data/files.h"
@@ -20,6 +23,8 @@ struct PlanArguments {
   bool side_by_side = false;
   bool json = false;
   std::string heat_map;
+  std::vector<std::string> compare;  // a setting of another framework: files, or its own words
+  std::string compare_format;        // "": recognised by its keys
 };
 
 struct Place {
@@ -62,7 +67,52 @@ void write_text(const std::filesystem::path& file, const std::string& text) {
   if (!stream) throw Error(ErrorCode::kIo, "cannot write " + file.string());
 }
 
-int plan(Config config, const PlanArguments& arguments) {
+// The text of a setting: of a file, or what the words say.
+std::string setting_text(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    if (std::filesystem::is_regular_file(word)) {
+      text += read_text(word) + "\n";
+    } else if (word.find('=') != std::string::npos || word.find("--") != std::string::npos) {
+      text += word + "\n";
+    } else {
+      throw Error(ErrorCode::kInvalidInput, "--compare " + word +
+                                                ": there is no such file, and it is no setting "
+                                                "(key=value, or \"--key value\")");
+    }
+  }
+  return text;
+}
+
+std::optional<ForeignSetting> compared_setting(const PlanArguments& arguments) {
+  if (arguments.compare.empty()) return std::nullopt;
+  const ForeignKeys keys = read_foreign_keys(setting_text(arguments.compare));
+  return translate(arguments.compare_format.empty() ? recognise(keys)
+                                                    : parse_framework(arguments.compare_format),
+                   keys);
+}
+
+// What is planned, from all arguments.
+struct Question {
+  JobSpec job;
+  Place place;
+  PlannerOptions planner;
+  std::optional<ForeignSetting> setting;
+  std::vector<std::string> job_changes;  // what the setting changed of the configured job
+};
+
+Question question(ConfigArguments given, PlanArguments arguments) {
+  Question question{.setting = compared_setting(arguments)};
+  Config config = given.load();
+  if (question.setting) {
+    question.job_changes = job_overrides(*question.setting, config);
+    given.overrides.insert(given.overrides.end(), question.job_changes.begin(),
+                           question.job_changes.end());
+    config = given.load();
+    if (arguments.devices == 0 && !arguments.cluster.empty()) {
+      arguments.devices = question.setting->devices();
+    }
+  }
   if (arguments.cluster.empty() && arguments.devices > 0) {
     config.cluster.devices = arguments.devices;
     config.supply = {};
@@ -71,12 +121,25 @@ int plan(Config config, const PlanArguments& arguments) {
   Config one_host = config;
   one_host.cluster.hosts = 1;
   const LiveOptions options = to_live_options(one_host);
-  const JobSpec job = job_spec(options, 0);
-  const auto [cluster, pool] =
+  question.job = job_spec(options, 0);
+  question.place =
       arguments.cluster.empty() ? configured_place(config, options) : described_place(arguments);
-  PlannerOptions planner = to_controller_options(config).planner;
-  planner.side_by_side = arguments.side_by_side;
+  question.planner = to_controller_options(config).planner;
+  question.planner.side_by_side = arguments.side_by_side;
+  if (question.setting) {
+    question.job = as_run_by(*question.setting, std::move(question.job));
+    if (question.setting->groups.size() > 1) question.planner.side_by_side = true;
+  }
+  return question;
+}
 
+int plan(const ConfigArguments& given, const PlanArguments& arguments) {
+  const auto [job, place, planner, setting, job_changes] = question(given, arguments);
+  const auto& [cluster, pool] = place;
+  std::optional<Comparison> comparison;
+  if (setting) {
+    comparison = predict_setting(*setting, job_changes, job, cluster, pool, planner.headroom);
+  }
   const auto report = report_plan(job, cluster, pool, Calibration(), planner);
   const std::vector<Change> changes = what_would_help(job, cluster, pool, Calibration(), planner);
   if (!report) {
@@ -91,9 +154,11 @@ int plan(Config config, const PlanArguments& arguments) {
   if (arguments.json) {
     Json json = to_json(*report, Calibration());
     json["would_help"] = to_json(changes);
+    if (comparison) json["compare"] = to_json(*comparison, *report);
     std::cout << json.dump(2) << "\n";
   } else {
     std::cout << render_report(*report, changes, cluster, Calibration());
+    if (comparison) std::cout << render_comparison(*comparison, *report, cluster);
   }
   return 0;
 }
@@ -104,7 +169,14 @@ void add_plan(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("plan", "Show the fastest plan that fits, and why");
   command->footer(
       "Examples:  ./nereus plan examples/quickstart.yaml --gpus 2 --length 128\n"
-      "           ./nereus plan my.yaml --cluster h200x8 --gpus 64 --heat-map layouts.svg");
+      "           ./nereus plan my.yaml --cluster h200x8 --gpus 64 --heat-map layouts.svg\n"
+      "           ./nereus plan my.yaml --cluster h200x8 --compare trainer.nnodes=2 "
+      "actor_rollout_ref.rollout.tensor_model_parallel_size=4\n"
+      "           ./nereus plan my.yaml --cluster h200x8 --compare run_verl.sh\n"
+      "           ./nereus plan my.yaml --cluster h200x8 --compare nemo_rl.yaml "
+      "cluster.num_nodes=4\n"
+      "           ./nereus plan my.yaml --cluster h200x8 "
+      "--compare='--vllm.num_engines 4 --vllm.tensor_parallel_size 2 --train.colocate_all'");
   auto config = add_config_arguments(*command);
   auto arguments = std::make_shared<PlanArguments>();
   command->add_option("--cluster", arguments->cluster,
@@ -121,7 +193,14 @@ void add_plan(CLI::App& app, Action& action) {
                     "devices of their own");
   command->add_flag("--json", arguments->json, "Print JSON");
   command->add_option("--heat-map", arguments->heat_map, "Write an SVG image of step by TP and PP");
-  command->callback([=, &action] { action = [=] { return plan(config->load(), *arguments); }; });
+  command
+      ->add_option("--compare", arguments->compare,
+                   "A setting of verl, NeMo-RL or OpenRLHF to predict beside it, on as many "
+                   "devices: a file (launch script or YAML) or its words")
+      ->expected(1, -1);
+  command->add_option("--compare-format", arguments->compare_format,
+                      "verl, nemo-rl or openrlhf, if the keys do not tell");
+  command->callback([=, &action] { action = [=] { return plan(*config, *arguments); }; });
 }
 
 }  // namespace nereus

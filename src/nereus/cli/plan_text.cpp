@@ -19,15 +19,6 @@ std::string span_of(const std::vector<DeviceId>& devices) {
   return names.front() + " … " + names.back() + " (" + std::to_string(names.size()) + ")";
 }
 
-// Without the list of devices where there are many.
-std::string short_stage(const StagePlan& stage) {
-  constexpr size_t kMostListed = 16;
-  const std::vector<DeviceId> devices = devices_of({{stage}}).devices();
-  const std::string text = to_string(stage);
-  if (devices.size() <= kMostListed) return text;
-  return text.substr(0, text.find('[')) + span_of(devices);
-}
-
 std::string short_text(const Plan& plan) {
   std::string text;
   for (const StagePlan& stage : plan.stages) text += "  " + short_stage(stage) + "\n";
@@ -52,7 +43,25 @@ std::string render_step(const StepLatency& latency, const Calibration& calibrati
   return render_table(rows);
 }
 
-// A row for all devices that hold the same, a column per component.
+// The stages of a plan that are not as in the best one.
+std::string differences(const Plan& plan, const Plan& best) {
+  std::vector<std::string> stages;
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    if (plan.stages[i] != best.stages.at(i)) stages.push_back(short_stage(plan.stages[i]));
+  }
+  return join(stages, "\n    ");
+}
+
+}  // namespace
+
+std::string short_stage(const StagePlan& stage) {
+  constexpr size_t kMostListed = 16;
+  const std::vector<DeviceId> devices = devices_of({{stage}}).devices();
+  const std::string text = to_string(stage);
+  if (devices.size() <= kMostListed) return text;
+  return text.substr(0, text.find('[')) + span_of(devices);
+}
+
 std::string render_memory_groups(const MemoryPrediction& memory, const Cluster& cluster) {
   std::vector<std::string> components;
   std::map<DeviceId, std::map<std::string, Bytes>> cells;
@@ -87,17 +96,6 @@ std::string render_memory_groups(const MemoryPrediction& memory, const Cluster& 
   }
   return render_table(rows);
 }
-
-// The stages of a plan that are not as in the best one.
-std::string differences(const Plan& plan, const Plan& best) {
-  std::vector<std::string> stages;
-  for (size_t i = 0; i < plan.stages.size(); ++i) {
-    if (plan.stages[i] != best.stages.at(i)) stages.push_back(short_stage(plan.stages[i]));
-  }
-  return join(stages, "\n    ");
-}
-
-}  // namespace
 
 std::string render_changes(const std::vector<Change>& changes, std::optional<Seconds> now) {
   std::vector<std::vector<std::string>> rows;

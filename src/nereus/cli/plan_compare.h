@@ -1,0 +1,34 @@
+// The setting of another framework beside our best plan: `nereus plan --compare`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "nereus/config/frameworks/frameworks.h"
+#include "nereus/planner/report.h"
+
+namespace nereus {
+
+// What is predicted of a setting on the cluster's devices.
+struct Comparison {
+  ForeignSetting setting;
+  std::vector<std::string> job;         // what the setting changed of the config's job, "key=value"
+  PlanReport predicted;                 // without runners-up and layouts
+  std::vector<std::string> violations;  // empty: it fits
+};
+
+// Throws Error(kInvalidInput) if the setting does not suit devices or models.
+Comparison predict_setting(ForeignSetting setting, std::vector<std::string> job_changes,
+                           const JobSpec& job, const Cluster& cluster, const DevicePool& pool,
+                           double headroom);
+
+// Step by pass and peak memory of both, plans where they differ, and what became of the setting's
+// keys.
+std::string render_comparison(const Comparison& comparison, const PlanReport& best,
+                              const Cluster& cluster);
+
+// What the JSON of the best plan says of itself, and "framework", "ratio" (step of the setting to
+// step of the best plan), "fits", "violations", "job", "approximated", "ignored", "unknown".
+Json to_json(const Comparison& comparison, const PlanReport& best);
+
+}  // namespace nereus
