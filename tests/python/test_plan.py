@@ -2,11 +2,12 @@
 
 import json
 import math
+import shutil
 import xml.etree.ElementTree
 
 import pytest
 
-from program import run, write_config
+from program import ROOT, run, write_config
 
 
 def plan(tmp_path, *options):
@@ -106,3 +107,20 @@ def test_an_impossible_cluster_is_refused(tmp_path, changes):
     done = plan(tmp_path, "--cluster", cluster_file(tmp_path, **changes))
     assert done.returncode == 2, done.stdout + done.stderr
     assert done.stderr.startswith("error: ")
+
+
+def test_an_unknown_model_type_is_named_with_the_known_ones(tmp_path):
+    model = shutil.copytree(ROOT / "assets/stories260K", tmp_path / "model")
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"model_type": "gpt2"}))
+    done = plan(tmp_path, f"actor_rollout_ref.model.path={model}")
+    assert done.returncode == 2, done.stdout + done.stderr
+    for words in ('model_type "gpt2" is not supported', "llama", "qwen3"):
+        assert words in done.stderr, words
+
+
+@pytest.mark.parametrize("setting", ["cluster.devices=0", "cluster.hosts=0"])
+def test_a_cluster_without_devices_is_refused(tmp_path, setting):
+    done = plan(tmp_path, setting)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert setting.replace("=", " = ") + ": must be 1 or more" in done.stderr
