@@ -5,6 +5,8 @@
 #include "nereus/base/error.h"
 #include "nereus/base/text.h"
 #include "nereus/rl/rewards/digit_completion.h"
+#include "nereus/rl/rewards/last_number.h"
+#include "nereus/rl/rewards/response_length.h"
 #include "nereus/rl/rewards/vader_sentiment.h"
 
 namespace nereus {
@@ -37,8 +39,17 @@ std::unique_ptr<Reward> make_reward(const std::string& name, const Json& options
     verify_keys(name, options, {});
     return std::make_unique<DigitCompletion>();
   }
-  throw Error(ErrorCode::kInvalidInput,
-              "unknown reward \"" + name + "\"; use vader_sentiment or digit_completion");
+  if (name == "last_number") {
+    verify_keys(name, options, {});
+    return std::make_unique<LastNumber>();
+  }
+  if (name == "response_length") {
+    verify_keys(name, options, {"sign"});
+    return std::make_unique<ResponseLength>(optional(options, "sign", 1, "reward " + name));
+  }
+  throw Error(ErrorCode::kInvalidInput, "unknown reward \"" + name +
+                                            "\"; use vader_sentiment, digit_completion, " +
+                                            "last_number or response_length");
 }
 
 }  // namespace nereus

@@ -32,8 +32,9 @@ class Reward {
   virtual RewardOutput score(const RewardInput& input) const = 0;
 };
 
-// "vader_sentiment" {lexicon: path, sign: 1 | -1} or "digit_completion" {}. Throws
-// Error(kInvalidInput) for another name (listing these) or a bad option.
+// "vader_sentiment" {lexicon: path, sign: 1 | -1}, "digit_completion" {}, "last_number" {} or
+// "response_length" {sign: 1 | -1}. Throws Error(kInvalidInput) for another name (listing these) or
+// a bad option.
 std::unique_ptr<Reward> make_reward(const std::string& name, const Json& options);
 
 }  // namespace nereus

@@ -97,6 +97,30 @@ TEST(DigitCompletion, NeedsOneCharacterPerToken) {
   EXPECT_THROW(digits("7,8:9,2", "0,1", 2), Error);
 }
 
+double answer_score(const std::string& response, const std::string& ground_truth) {
+  return make_reward("last_number", {})
+      ->score({.response = response, .ground_truth = ground_truth})
+      .score;
+}
+
+TEST(LastNumber, ComparesNumbersNotText) {
+  EXPECT_EQ(answer_score("5 + 7 = 12", "12"), 1);
+  EXPECT_EQ(answer_score("So she pays $1,250.00.", "1250"), 1);
+  EXPECT_EQ(answer_score("#### 1234567", "1,234,567"), 1);
+  EXPECT_EQ(answer_score("It is -3.5", "-3.5"), 1);
+  EXPECT_EQ(answer_score("12, or 13", "12"), 0);
+  EXPECT_EQ(answer_score("1,25", "125"), 0) << "no thousands";
+  EXPECT_EQ(answer_score("twelve", "12"), 0);
+  EXPECT_EQ(answer_score("", "0"), 0);
+  EXPECT_THROW(answer_score("12", "twelve"), Error);
+}
+
+TEST(ResponseLength, CountsTokens) {
+  const RewardInput input{.response = "ignored", .response_tokens = 17};
+  EXPECT_EQ(make_reward("response_length", {})->score(input).score, 17);
+  EXPECT_EQ(make_reward("response_length", {{"sign", -1}})->score(input).score, -17);
+}
+
 TEST(PlaceScore, OnTheLastTokenOrDense) {
   Experience experience = samples_of({3, 0});
   place_score(experience[0], {.score = 2});
@@ -112,7 +136,7 @@ TEST(PlaceScore, OnTheLastTokenOrDense) {
 }
 
 TEST(MakeReward, UnknownNamesListTheKnown) {
-  EXPECT_THAT(refusal("vader", {}), HasSubstr("vader_sentiment or digit_completion"));
+  EXPECT_THAT(refusal("vader", {}), HasSubstr("vader_sentiment, digit_completion, last_number"));
   EXPECT_THAT(refusal("digit_completion", {{"x", 1}}), HasSubstr("it has none"));
 }
 
