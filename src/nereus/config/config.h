@@ -116,6 +116,7 @@ struct KlControlConfig {
 
 struct AlgorithmConfig {
   std::string adv_estimator = "gae";
+  bool norm_adv_by_std_in_grpo = true;
   double gamma = 1;
   double lam = 1;
   bool use_kl_in_reward = false;

@@ -142,8 +142,13 @@ TEST(Config, ContradictionsNameTheirNumbers) {
   EXPECT_THAT(contradiction(config),
               AllOf(HasSubstr("ppo_mini_batch_size = 16"), HasSubstr("train_batch_size = 8")));
   config = valid();
+  config.algorithm.adv_estimator = "rloo";
+  EXPECT_THAT(contradiction(config), AllOf(HasSubstr("rloo"), HasSubstr("gae, grpo")));
+  config = valid();
+  config.critic.model.path.clear();
+  EXPECT_EQ(contradiction(config), "critic.model.path is missing");
   config.algorithm.adv_estimator = "grpo";
-  EXPECT_THAT(contradiction(config), AllOf(HasSubstr("grpo"), HasSubstr("gae")));
+  EXPECT_EQ(contradiction(config), "accepted");
   config = valid();
   config.rollout.temperature = 0;
   EXPECT_THAT(contradiction(config), HasSubstr("rollout.temperature = 0"));

@@ -21,7 +21,8 @@ void describe_optim(OptimConfig& optim, const std::string& prefix, V& visit) {
 template <class V>
 void describe_data(DataConfig& data, V& visit) {
   visit("data.train_files", data.train_files,
-        "Prompts, one JSON object a line: verl's schema, or {\"prompt\", \"answer\"}.");
+        "Prompts, one JSON object a line: verl's schema, {\"prompt\", \"answer\"} or "
+        "{\"prompt_ids\"}.");
   visit("data.prompt_key", data.prompt_key, "The key that holds the prompt.");
   visit("data.tokenizer", data.tokenizer, "Directory of the tokenizer; the actor's if not given.");
   visit("data.max_prompt_length", data.max_prompt_length, "Longest prompt, in tokens.");
@@ -75,7 +76,7 @@ void describe_actor(Config& config, V& visit) {
 template <class V>
 void describe_critic(CriticConfig& critic, V& visit) {
   visit("critic.model.path", critic.model.path,
-        "Directory of the critic's body; a missing value head starts at 0.");
+        "Directory of the critic's body (gae only); a missing value head starts at 0.");
   visit("critic.model.random_weights", critic.model.random_weights, "As for the actor.");
   describe_optim(critic.optim, "critic.optim.", visit);
   visit("critic.cliprange_value", critic.cliprange_value, "Clips the change of the value.");
@@ -84,7 +85,9 @@ void describe_critic(CriticConfig& critic, V& visit) {
 
 template <class V>
 void describe_algorithm(AlgorithmConfig& algorithm, V& visit) {
-  visit("algorithm.adv_estimator", algorithm.adv_estimator, "gae (PPO).");
+  visit("algorithm.adv_estimator", algorithm.adv_estimator, "gae (PPO) or grpo (no critic).");
+  visit("algorithm.norm_adv_by_std_in_grpo", algorithm.norm_adv_by_std_in_grpo,
+        "Divide by the standard deviation of a prompt's rewards; false: Dr. GRPO.");
   visit("algorithm.gamma", algorithm.gamma, "Discount per token.");
   visit("algorithm.lam", algorithm.lam, "GAE's lambda.");
   visit("algorithm.use_kl_in_reward", algorithm.use_kl_in_reward,
@@ -98,9 +101,11 @@ void describe_algorithm(AlgorithmConfig& algorithm, V& visit) {
 
 template <class V>
 void describe_reward(RewardConfig& reward, V& visit) {
-  visit("reward.name", reward.name, "vader_sentiment or digit_completion.");
+  visit("reward.name", reward.name,
+        "vader_sentiment, digit_completion, last_number (is it the answer?) or response_length.");
   visit("reward.lexicon", reward.lexicon, "vader_sentiment: the lexicon file.");
-  visit("reward.sign", reward.sign, "vader_sentiment: 1 rewards positive text, -1 negative.");
+  visit("reward.sign", reward.sign,
+        "vader_sentiment: 1 rewards positive text, -1 negative; response_length: long, short.");
   visit("reward.max_failures", reward.max_failures,
         "Stop if a larger share of a step's samples cannot be scored.");
 }

@@ -45,7 +45,9 @@ PpoOptions ppo_options(const Config& config) {
   const ActorConfig& actor = config.actor;
   const AlgorithmConfig& algorithm = config.algorithm;
   const LossAggregation aggregation = parse_loss_aggregation(actor.loss_agg_mode);
-  return {.gamma = algorithm.gamma,
+  return {.estimator = parse_advantage_estimator(algorithm.adv_estimator),
+          .norm_adv_by_std = algorithm.norm_adv_by_std_in_grpo,
+          .gamma = algorithm.gamma,
           .lam = algorithm.lam,
           .use_kl_in_reward = algorithm.use_kl_in_reward,
           .kl_penalty = parse_kl_estimator(algorithm.kl_penalty),
@@ -67,6 +69,7 @@ PpoOptions ppo_options(const Config& config) {
 }
 
 Json reward_options(const RewardConfig& reward) {
+  if (reward.name == "response_length") return {{"sign", reward.sign}};
   if (reward.name != "vader_sentiment") return Json::object();
   return {{"lexicon", reward.lexicon.string()}, {"sign", reward.sign}};
 }
@@ -104,7 +107,9 @@ LiveOptions to_live_options(const Config& config) {
   options.cluster = to_cluster(config);
   options.device_type = config.cluster.device;
   options.actor = {config.model.path, config.model.random_weights};
-  options.critic = {config.critic.model.path, config.critic.model.random_weights};
+  if (config.algorithm.adv_estimator == "gae") {
+    options.critic = {config.critic.model.path, config.critic.model.random_weights};
+  }
   if (config.algorithm.use_kl_in_reward || config.actor.use_kl_loss) {
     options.reference = options.actor;
   }

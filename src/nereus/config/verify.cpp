@@ -133,10 +133,7 @@ void verify_actor(const Config& config) {
 }
 
 void verify_algorithm(const AlgorithmConfig& algorithm) {
-  if (algorithm.adv_estimator != "gae") {
-    refuse("algorithm.adv_estimator = \"" + algorithm.adv_estimator +
-           "\" is not supported yet; gae (PPO) is");
-  }
+  one_of("algorithm.adv_estimator", algorithm.adv_estimator, {"gae", "grpo"});
   share("algorithm.gamma", algorithm.gamma);
   share("algorithm.lam", algorithm.lam);
   parsed("algorithm.kl_penalty", [&] { parse_kl_estimator(algorithm.kl_penalty); });
@@ -202,7 +199,8 @@ void verify_plan(const PlanSetting& plan) {
 void verify(const Config& config) {
   verify_data(config.data);
   verify_actor(config);
-  given("critic.model.path", !config.critic.model.path.empty());
+  given("critic.model.path",
+        config.algorithm.adv_estimator != "gae" || !config.critic.model.path.empty());
   verify_optim("critic.optim.", config.critic.optim);
   positive("critic.cliprange_value", config.critic.cliprange_value);
   at_least(0, "critic.grad_clip", config.critic.grad_clip);

@@ -22,9 +22,9 @@ std::string check_model(const std::string& role, const ModelSource& source, cons
          " parameters, " + (source.random_weights ? "random" : "from " + source.path.string());
 }
 
-std::string check_prompts(const LiveOptions& options) {
+std::string check_prompts(const LiveOptions& options, int64_t vocab_size) {
   const auto tokenizer = Tokenizer::open(options.data.tokenizer);
-  const PromptSource prompts(options.data, *tokenizer, options.seed);
+  const PromptSource prompts(options.data, *tokenizer, vocab_size, options.seed);
   return "prompts: longest " + std::to_string(prompts.longest()) + " tokens, " +
          std::to_string(prompts.dropped()) + " dropped as too long";
 }
@@ -54,9 +54,12 @@ std::vector<std::string> check(const Config& config) {
   const PlannerOptions planner = to_controller_options(config).planner;
   const JobSpec job = job_spec(options, 0);
   std::vector<std::string> lines;
-  lines.push_back(check_prompts(options));
+  lines.push_back(check_prompts(options, job.model(Role::kActor).vocab_size));
   lines.push_back(check_model("actor", options.actor, job.model(Role::kActor), options.dtype));
-  lines.push_back(check_model("critic", options.critic, job.model(Role::kCritic), options.dtype));
+  if (options.critic) {
+    lines.push_back(
+        check_model("critic", *options.critic, job.model(Role::kCritic), options.dtype));
+  }
   make_reward(options.reward, options.reward_options);
   lines.push_back("reward: " + options.reward);
   const Plan plan = starting_plan(config.plan, job, options.cluster, options.supply.at(0), planner);

@@ -50,14 +50,22 @@ JobSpec job_spec(const LiveOptions& options, int step) {
   if (uses_reference && !options.reference) {
     refuse("a KL term (algorithm.use_kl_in_reward or actor.use_kl_loss) needs a reference model");
   }
+  const bool uses_critic = options.ppo.estimator == AdvantageEstimator::kGae;
+  if (uses_critic != options.critic.has_value()) {
+    refuse(uses_critic ? "algorithm.adv_estimator gae needs a critic: give critic.model.path"
+                       : "algorithm.adv_estimator grpo has no use for a critic");
+  }
 
   JobSpec job;
-  job.workflow = ppo_workflow(options.reference.has_value());
+  const bool with_reference = options.reference.has_value();
+  job.workflow = options.critic ? ppo_workflow(with_reference) : grpo_workflow(with_reference);
   const ModelSpec actor = read_model_spec(options.actor.path);
   check_positions(options, actor);
   job.models[Role::kActor] = {actor, options.dtype};
-  job.models[Role::kCritic] = {as_critic(read_model_spec(options.critic.path)), options.dtype};
-  if (options.reference) {
+  if (options.critic) {
+    job.models[Role::kCritic] = {as_critic(read_model_spec(options.critic->path)), options.dtype};
+  }
+  if (with_reference) {
     job.models[Role::kReference] = {read_model_spec(options.reference->path), options.dtype};
   }
   for (const auto& [role, model] : job.models) {

@@ -19,7 +19,6 @@ namespace nereus {
 namespace {
 
 constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
-constexpr ModelStage kCriticTraining{Role::kCritic, Stage::kTraining};
 constexpr ModelStage kReferenceInference{Role::kReference, Stage::kInference};
 
 // The weights a model-stage starts from.
@@ -53,7 +52,7 @@ class LiveJob::Impl {
       : options_(std::move(options)),
         job_(job_spec(options_, 0)),
         tokenizer_(Tokenizer::open(options_.data.tokenizer)),
-        prompts_(options_.data, *tokenizer_, options_.seed),
+        prompts_(options_.data, *tokenizer_, job_.model(Role::kActor).vocab_size, options_.seed),
         reward_(make_reward(options_.reward, options_.reward_options)),
         kl_(options_.ppo.kl_coef, options_.ppo.target_kl,
             options_.ppo.adaptive_kl ? options_.ppo.kl_horizon : 0),
@@ -117,14 +116,16 @@ class LiveJob::Impl {
 };
 
 void LiveJob::Impl::load_models(const Plan& plan) {
-  std::map<Role, TensorMap> weights;
-  const auto read = [&](Role role, const ModelSource& source) {
-    weights[role] = initial_weights(source, job_.model(role), options_.dtype, options_.seed);
-  };
-  read(Role::kActor, options_.actor);
-  read(Role::kCritic, options_.critic);
-  if (options_.reference) read(Role::kReference, *options_.reference);
-  for (const StagePlan& stage : plan.stages) load(stage, weights.at(stage.model_stage.role));
+  std::map<Role, ModelSource> sources = {{Role::kActor, options_.actor}};
+  if (options_.critic) sources[Role::kCritic] = *options_.critic;
+  if (options_.reference) sources[Role::kReference] = *options_.reference;
+  for (const auto& [role, source] : sources) {  // one model at a time in host memory
+    const TensorMap weights =
+        initial_weights(source, job_.model(role), options_.dtype, options_.seed);
+    for (const StagePlan& stage : plan.stages) {
+      if (stage.model_stage.role == role) load(stage, weights);
+    }
+  }
 }
 
 void LiveJob::Impl::load(const StagePlan& stage, const TensorMap& weights) {
@@ -146,6 +147,7 @@ void LiveJob::Impl::load(const StagePlan& stage, const TensorMap& weights) {
 StepReport LiveJob::Impl::run_step() {
   const Stopwatch timer;
   runtime_.reset_peaks();
+  const Plan plan = runtime_.plan();
   const std::optional<Overlap> overlap = std::exchange(overlap_, std::nullopt);
   if (overlap) transitions_.start(overlap->dag);
   Experience experience = start_batch(prompts_, options_.data, step_);
@@ -171,6 +173,7 @@ StepReport LiveJob::Impl::run_step() {
   StepReport report =
       make_report(experience, std::move(metrics), std::move(timings), timer.elapsed());
   report.transition = std::move(moved);
+  if (!overlap && runtime_.plan() != plan) report.adjusted_plan = runtime_.plan();
   ++step_;
   return report;
 }
@@ -201,7 +204,7 @@ void LiveJob::Impl::make_experience(Experience& experience, Metrics& metrics,
     timings.push_back(infer_log_probs(runtime_, "ref", kReferenceInference, experience,
                                       &Sample::ref_log_probs, options_.sampling.temperature));
   }
-  timings.push_back(infer_values(runtime_, experience));
+  if (options_.critic) timings.push_back(infer_values(runtime_, experience));
   timings.push_back(
       score_responses(experience, *reward_, *tokenizer_, prompts_, options_, metrics));
 }
@@ -211,9 +214,13 @@ void LiveJob::Impl::estimate_advantages(Experience& experience, Metrics& metrics
   const Stopwatch timer;
   const double coefficient = options_.ppo.use_kl_in_reward ? kl_.coefficient() : 0;
   const double kl = apply_kl_penalty(experience, coefficient, options_.ppo.kl_penalty);
-  for (Sample& sample : experience) gae(sample, options_.ppo.gamma, options_.ppo.lam);
-  add_value_metrics(experience, metrics);
-  whiten_advantages(experience);
+  if (options_.ppo.estimator == AdvantageEstimator::kGrpo) {
+    group_advantages(experience, options_.ppo.norm_adv_by_std);
+  } else {
+    for (Sample& sample : experience) gae(sample, options_.ppo.gamma, options_.ppo.lam);
+    add_value_metrics(experience, metrics);
+    whiten_advantages(experience);
+  }
   if (options_.ppo.use_kl_in_reward) {
     metrics["actor/reward_kl_penalty"] = kl;
     metrics["actor/reward_kl_penalty_coeff"] = coefficient;
@@ -243,9 +250,11 @@ void LiveJob::Impl::update_models(const Experience& experience, Metrics& metrics
     }
     timings.push_back(total);
   };
-  update_all("update_critic", [&](const std::vector<int64_t>& batch) {
-    return update_critic(runtime_, experience, batch, options_);
-  });
+  if (options_.critic) {
+    update_all("update_critic", [&](const std::vector<int64_t>& batch) {
+      return update_critic(runtime_, experience, batch, options_);
+    });
+  }
   update_all("update_actor", [&](const std::vector<int64_t>& batch) {
     return update_actor(runtime_, experience, batch, options_);
   });
@@ -307,7 +316,7 @@ TransitionReport LiveJob::Impl::recover(const Plan& to) {
 void LiveJob::Impl::save(const std::filesystem::path& root, const Json& extra, int keep) const {
   Json state = {{"step", step_}, {"kl_coef", kl_.coefficient()}, {"seed", options_.seed}};
   std::vector<CheckpointPart> parts;
-  for (const ModelStage model_stage : {kActorTraining, kCriticTraining}) {
+  for (const ModelStage model_stage : trained_stages(job_.workflow)) {
     const Emu unit = first_unit(model_stage);
     const UnitState& first = runtime_.store().at(unit, unit.devices.front());
     CheckpointPart part{to_string(model_stage.role), {}};
@@ -326,7 +335,7 @@ void LiveJob::Impl::save(const std::filesystem::path& root, const Json& extra, i
 
 Json LiveJob::Impl::resume(const Checkpoint& checkpoint) {
   const std::string where = (checkpoint.directory / "manifest.json").string();
-  for (const ModelStage model_stage : {kActorTraining, kCriticTraining}) {
+  for (const ModelStage model_stage : trained_stages(job_.workflow)) {
     const std::string name = to_string(model_stage.role);
     const TensorMap tensors = read_part(checkpoint, name);
     const StateSchema schema = runtime_.schema(model_stage);
@@ -355,7 +364,7 @@ void LiveJob::Impl::export_actor(const std::filesystem::path& directory) const {
 
 std::map<std::string, uint64_t> LiveJob::Impl::state_hashes() const {
   std::map<std::string, uint64_t> hashes;
-  for (const ModelStage model_stage : {kActorTraining, kCriticTraining}) {
+  for (const ModelStage model_stage : trained_stages(job_.workflow)) {
     for (const auto& [name, hash] : runtime_.store().hashes(first_unit(model_stage))) {
       hashes[to_string(model_stage.role) + "/" + name] = hash;
     }

@@ -26,9 +26,18 @@ class LiveJobTest : public ::testing::Test {
   std::map<std::string, TensorMap> state_of(const LiveJob& job, const std::string& name) const {
     job.save(root_ / name, Json(), 0);
     const auto checkpoint = newest_checkpoint(root_ / name);
-    return {{"actor", read_part(*checkpoint, "actor")},
-            {"critic", read_part(*checkpoint, "critic")}};
+    std::map<std::string, TensorMap> parts;
+    for (const StagePlan& stage : job.plan().stages) {
+      if (stage.model_stage.stage != Stage::kTraining) continue;
+      const std::string part = to_string(stage.model_stage.role);
+      parts[part] = read_part(*checkpoint, part);
+    }
+    return parts;
   }
+
+  // Rule 1 of the design: a run that has plan i in step i matches the run that never changes.
+  void expect_transitions_change_nothing(const LiveOptions& options, const std::vector<Plan>& plans,
+                                         const std::vector<std::string>& metrics) const;
 
   std::filesystem::path root_;
 };
@@ -51,32 +60,68 @@ double largest_difference(const TensorMap& a, const TensorMap& b) {
   return largest;
 }
 
-// Rule 1 of the design: a run that changes its plan five times matches the run that never does.
-TEST_F(LiveJobTest, FiveTransitionsChangeNothing) {
-  const LiveOptions options = tiny_job(/*devices=*/4, /*steps=*/6);
+void LiveJobTest::expect_transitions_change_nothing(const LiveOptions& options,
+                                                    const std::vector<Plan>& plans,
+                                                    const std::vector<std::string>& metrics) const {
   LiveJob fixed(options, uniform_plan(options, {1, 1}, 1));
-  LiveJob adaptive(options, uniform_plan(options, {1, 1}, 4));
-  const std::vector<Plan> plans = {
-      uniform_plan(options, {1, 1}, 4), uniform_plan(options, {2, 1}, 2),
-      uniform_plan(options, {4, 1}, 1), uniform_plan(options, {1, 2}, 2),
-      uniform_plan(options, {2, 2}, 1), uniform_plan(options, {1, 1}, 2, /*recompute=*/true)};
+  LiveJob adaptive(options, plans.front());
   for (size_t step = 0; step < plans.size(); ++step) {
     if (step > 0) switch_to(adaptive, options, plans[step]);
     const StepReport expected = fixed.run_step();
     const StepReport actual = adaptive.run_step();
     EXPECT_EQ(actual.response_tokens, expected.response_tokens) << "step " << step;
-    for (const std::string key : {"actor/pg_loss", "critic/vf_loss", "critic/rewards/mean",
-                                  "actor/grad_norm", "actor/ref_kl"}) {
+    for (const std::string& key : metrics) {
       EXPECT_NEAR(actual.metrics.at(key), expected.metrics.at(key), 1e-10)
           << key << " in step " << step;
     }
   }
-  const auto expected = state_of(fixed, "fixed");
   const auto actual = state_of(adaptive, "adaptive");
-  for (const std::string part : {"actor", "critic"}) {
-    EXPECT_LT(largest_difference(expected.at(part), actual.at(part)), 1e-10) << part;
+  for (const auto& [part, tensors] : state_of(fixed, "fixed")) {
+    EXPECT_LT(largest_difference(tensors, actual.at(part)), 1e-10) << part;
   }
   EXPECT_TRUE(adaptive.done());
+}
+
+TEST_F(LiveJobTest, FiveTransitionsChangeNothing) {
+  const LiveOptions options = tiny_job(/*devices=*/4, /*steps=*/6);
+  expect_transitions_change_nothing(
+      options,
+      {uniform_plan(options, {1, 1}, 4), uniform_plan(options, {2, 1}, 2),
+       uniform_plan(options, {4, 1}, 1), uniform_plan(options, {1, 2}, 2),
+       uniform_plan(options, {2, 2}, 1), uniform_plan(options, {1, 1}, 2, /*recompute=*/true)},
+      {"actor/pg_loss", "critic/vf_loss", "critic/rewards/mean", "actor/grad_norm",
+       "actor/ref_kl"});
+}
+
+// A trained model, group advantages, the KL in the loss, and nothing of a critic anywhere.
+TEST_F(LiveJobTest, TransitionsChangeNothingOfGrpo) {
+  const std::filesystem::path assets = std::string(NEREUS_SOURCE_DIR) + "/assets";
+  LiveOptions options = tiny_job(/*devices=*/4, /*steps=*/4);
+  options.actor = {assets / "stories260K"};
+  options.reference = options.actor;
+  options.critic.reset();
+  options.data.train_file = assets / "prompts/stories.jsonl";
+  options.data.tokenizer = assets / "stories260K";
+  options.reward = "vader_sentiment";
+  options.reward_options = {{"lexicon", (assets / "vader/vader_lexicon.txt").string()},
+                            {"sign", -1}};
+  options.data.samples_per_prompt = 4;
+  options.ppo.estimator = AdvantageEstimator::kGrpo;
+  options.ppo.use_kl_in_reward = false;
+  options.ppo.policy.use_kl_loss = true;
+  options.ppo.policy.kl_loss_coef = 0.1;
+  options.response_length = {{{0, 12}}};
+  expect_transitions_change_nothing(
+      options,
+      {uniform_plan(options, {1, 1}, 4), uniform_plan(options, {2, 1}, 2),
+       uniform_plan(options, {1, 2}, 2), uniform_plan(options, {4, 1}, 1)},
+      {"actor/pg_loss", "actor/kl_loss", "critic/rewards/mean", "critic/advantages/max",
+       "actor/grad_norm", "actor/ref_kl"});
+  LiveJob job(options, uniform_plan(options, {1, 1}, 1));
+  const StepReport report = job.run_step();
+  EXPECT_EQ(report.metrics.count("critic/vf_loss"), 0u);
+  EXPECT_EQ(report.metrics.count("critic/values/mean"), 0u);
+  EXPECT_EQ(state_of(job, "job").size(), 1u) << "the actor alone is trained";
 }
 
 TEST_F(LiveJobTest, ResumesBitEqual) {
@@ -329,6 +374,9 @@ TEST_F(LiveJobTest, RefusesContradictions) {
   LiveOptions no_reference = tiny_job(1, 1);
   no_reference.reference.reset();
   EXPECT_NE(message_of(no_reference).find("needs a reference"), std::string::npos);
+  LiveOptions no_critic = tiny_job(1, 1);
+  no_critic.critic.reset();
+  EXPECT_NE(message_of(no_critic).find("needs a critic"), std::string::npos);
   LiveOptions too_long = tiny_job(1, 1);
   too_long.response_length = {{{0, 5000}}};
   EXPECT_NE(message_of(too_long).find("max_position_embeddings"), std::string::npos);

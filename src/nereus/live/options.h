@@ -13,6 +13,7 @@
 #include "nereus/engine/transition_executor.h"
 #include "nereus/live/schedule.h"
 #include "nereus/nn/sampler.h"
+#include "nereus/rl/advantage.h"
 #include "nereus/rl/loss.h"
 #include "nereus/workflow/job_spec.h"
 
@@ -35,6 +36,8 @@ struct DataOptions {
 };
 
 struct PpoOptions {
+  AdvantageEstimator estimator = AdvantageEstimator::kGae;
+  bool norm_adv_by_std = true;  // GRPO: divide by the std of the group
   double gamma = 1;
   double lam = 1;
   bool use_kl_in_reward = false;
@@ -53,7 +56,7 @@ struct LiveOptions {
   Cluster cluster;
   std::string device_type = "cpu";  // where worker i computes: "cpu" or "cuda"
   ModelSource actor;
-  ModelSource critic;
+  std::optional<ModelSource> critic;     // exactly with GAE
   std::optional<ModelSource> reference;  // needed for KL in reward or in loss
   DType dtype = DType::kFloat32;         // weights; half precision keeps an fp32 master copy
   DataOptions data;
@@ -81,7 +84,7 @@ struct LiveOptions {
 
 // What planner and controller know of this job. Reads the config.json files. `step`: which step's
 // lengths. Throws Error(kInvalidInput) naming the option for contradictions (mini-batch larger than
-// the batch, a critic of another vocabulary, KL without a reference, …).
+// the batch, a critic of another vocabulary, GAE without a critic, KL without a reference, …).
 JobSpec job_spec(const LiveOptions& options, int step);
 
 }  // namespace nereus

@@ -7,13 +7,32 @@
 
 namespace nereus {
 
-PromptSource::PromptSource(const DataOptions& options, const Tokenizer& tokenizer, uint64_t seed)
+namespace {
+
+std::vector<int64_t> tokens_of(const Prompt& prompt, const Tokenizer& tokenizer, int64_t vocab_size,
+                               const std::string& where) {
+  const std::vector<int64_t> tokens =
+      prompt.ids.empty() ? tokenizer.encode(prompt.text, /*add_special=*/true) : prompt.ids;
+  for (const int64_t token : tokens) {
+    if (token >= 0 && token < vocab_size) continue;
+    throw Error(ErrorCode::kInvalidInput, where + ": token " + std::to_string(token) +
+                                              " is not in the actor's vocabulary of " +
+                                              std::to_string(vocab_size));
+  }
+  return tokens;
+}
+
+}  // namespace
+
+PromptSource::PromptSource(const DataOptions& options, const Tokenizer& tokenizer,
+                           int64_t vocab_size, uint64_t seed)
     : shuffle_(options.shuffle), seed_(seed) {
   std::vector<Prompt> prompts = read_prompts(options.train_file, options.prompt_key);
   std::vector<Entry> too_long;
   for (size_t row = 0; row < prompts.size(); ++row) {
-    Entry entry{static_cast<int64_t>(row), std::move(prompts[row]), {}};
-    entry.tokens = tokenizer.encode(entry.prompt.text, /*add_special=*/true);
+    const std::string where = options.train_file.string() + ": prompt " + std::to_string(row + 1);
+    std::vector<int64_t> tokens = tokens_of(prompts[row], tokenizer, vocab_size, where);
+    Entry entry{static_cast<int64_t>(row), std::move(prompts[row]), std::move(tokens)};
     const bool fits = static_cast<int64_t>(entry.tokens.size()) <= options.max_prompt_length;
     (fits ? entries_ : too_long).push_back(std::move(entry));
   }

@@ -14,8 +14,10 @@ namespace nereus {
 class PromptSource final {
  public:
   // Reads, tokenizes and filters. Throws Error(kInvalidInput): a prompt longer than
-  // max_prompt_length (row, tokens, limit, how many there are) unless filtering is on; none left.
-  PromptSource(const DataOptions& options, const Tokenizer& tokenizer, uint64_t seed);
+  // max_prompt_length (row, tokens, limit, how many there are) unless filtering is on; none left; a
+  // token that is not in [0, vocab_size).
+  PromptSource(const DataOptions& options, const Tokenizer& tokenizer, int64_t vocab_size,
+               uint64_t seed);
 
   struct Entry {
     int64_t index = 0;  // row of the file
