@@ -16,10 +16,12 @@ constexpr double kKeyValueCopies = 2;
 constexpr double kFeedForwardCopies = 4;
 // The head's input: hidden states of response tokens, normalised, and their gradient.
 constexpr double kHeadCopies = 3;
-// Logits, the same divided by the temperature, log-softmax and gradient.
-constexpr double kTrainingLogits = 4;
-// Without a backward pass.
-constexpr double kInferenceLogits = 2;
+// Logits, the same less the largest of them, exponentials, and the product of these two.
+constexpr double kLogProbLogits = 4;
+// Of a rank and of all ranks; then sampling is in double precision: logits, log-probabilities and
+// probabilities.
+constexpr double kGenerationLogits = 2;
+constexpr double kSamplingBytes = 3 * 8;
 
 // What is kept for backward.
 double kept_elements(const TokenWidths& width) {
@@ -93,11 +95,14 @@ std::vector<NamedBytes> training_transient(const StagePlan& stage, const JobSpec
   // One flat buffer, there during the training pass only, in the precision of the master copy.
   components.add("gradients", double(weights) * shape.logit_size);
   const double full = kept_elements(shape.width);
-  const double kept = alive * shape.blocks * (stage.recompute ? shape.width.sequence : full);
+  // What goes to the next stage stays until its gradient has come.
+  const double boundary = shape.last ? 0 : (alive + 1) * shape.width.sequence;
+  const double kept =
+      alive * shape.blocks * (stage.recompute ? shape.width.sequence : full) + boundary;
   const double responses = shape.last ? double(batches.size * job.workload.response_limit) : 0;
   const double head_input = responses * kHeadCopies * shape.width.sequence * shape.size;
   const double logits =
-      responses * kTrainingLogits * logit_columns(shape.model.spec, layout.tp) * shape.logit_size;
+      responses * kLogProbLogits * logit_columns(shape.model.spec, layout.tp) * shape.logit_size;
   // Backward works on one block at a time, with its gradients and its recomputed tensors. By then
   // the logits are gone, so only what exceeds them adds to the peak.
   const double block = tokens * (workspace_elements(shape.width) + (stage.recompute ? full : 0));
@@ -110,14 +115,15 @@ std::vector<NamedBytes> training_transient(const StagePlan& stage, const JobSpec
 std::vector<NamedBytes> inference_transient(const StagePlan& stage, const JobSpec& job, int index) {
   const RankShape shape(stage, job, index);
   const MicroBatches batches = micro_batches(job.workload.samples, stage);
+  const double logits =
+      shape.last ? kLogProbLogits * double(batches.size * job.workload.response_limit) *
+                       logit_columns(shape.model.spec, stage.layout.tp) * shape.logit_size
+                 : 0;
+  const double block =
+      double(batches.size * longest(job.workload)) * workspace_elements(shape.width) * shape.size;
   Components components;
-  components.add("activations", double(batches.size * longest(job.workload)) *
-                                    workspace_elements(shape.width) * shape.size);
-  if (shape.last) {
-    components.add("logits", kInferenceLogits * double(batches.size * job.workload.response_limit) *
-                                 logit_columns(shape.model.spec, stage.layout.tp) *
-                                 shape.logit_size);
-  }
+  components.add("activations", block - logits);  // gone before there are logits
+  components.add("logits", logits);
   return components.take();
 }
 
@@ -130,13 +136,14 @@ std::vector<NamedBytes> generation_transient(const StagePlan& stage, const JobSp
                                                   : sequences * double(longest(job.workload));
   Components components;
   components.add("kv_cache", cached * 2 * shape.blocks * shape.width.key_value * shape.size);
-  components.add("activations", sequences * double(job.workload.prompt_tokens) *
-                                    workspace_elements(shape.width) * shape.size);
-  if (shape.last) {
-    // Every rank samples from the whole vocabulary.
-    components.add("logits",
-                   kInferenceLogits * sequences * logit_columns(spec, 1) * shape.logit_size);
-  }
+  // Every rank samples from the whole vocabulary.
+  const double logits = shape.last ? sequences * logit_columns(spec, 1) *
+                                         (kGenerationLogits * shape.logit_size + kSamplingBytes)
+                                   : 0;
+  const double prompts =
+      sequences * double(job.workload.prompt_tokens) * workspace_elements(shape.width) * shape.size;
+  components.add("activations", prompts - logits);
+  components.add("logits", logits);
   // Weights arrive in chunks of about one block before there is a cache, so only what exceeds the
   // rest adds to the peak.
   const double chunk = double(weights) / std::max(1.0, shape.blocks) * shape.size;

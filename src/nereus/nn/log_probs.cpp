@@ -62,11 +62,11 @@ at::Tensor gradient_of_logits(const at::Tensor& logits, const RowGradient& row,
                            row.grad_log_probs, row.grad_entropy);
     return logits;
   }
-  const at::Tensor log_p = scaled(logits, temperature) - row.log_z.unsqueeze(1);
+  at::Tensor log_p = scaled(logits, temperature) - row.log_z.unsqueeze(1);
   // d log p_target / dx = one-hot - p;  dH / dx = -p (log p + H)
-  const at::Tensor slope = row.grad_log_probs.unsqueeze(1) +
-                           row.grad_entropy.unsqueeze(1) * (log_p + row.entropy.unsqueeze(1));
-  at::Tensor grad = log_p.exp().mul_(slope).neg_();
+  at::Tensor slope = log_p + row.entropy.unsqueeze(1);
+  slope.mul_(row.grad_entropy.unsqueeze(1)).add_(row.grad_log_probs.unsqueeze(1));
+  at::Tensor grad = log_p.exp_().mul_(slope).neg_();
   grad.scatter_add_(1, row.columns.clamp_min(0).unsqueeze(1),
                     (row.grad_log_probs * row.columns.ge(0)).unsqueeze(1));
   return grad.div_(temperature).to(logits.scalar_type());
