@@ -42,6 +42,7 @@ def test_each_framework_is_predicted_beside_the_best_plan(file, framework, devic
     assert compared["step_s_low"] < compared["step_s"] < compared["step_s_high"]
     assert set(compared["stages_s"]) == set(report["stages_s"])  # the same job for both
     assert compared["fits"] == (not compared["violations"])
+    assert compared["ratio"] >= 1 or not compared["fits"]  # the search knows what the setting can do
 
 
 def test_words_change_what_a_file_says():

@@ -128,6 +128,9 @@ Question question(ConfigArguments given, PlanArguments arguments) {
   question.planner.side_by_side = arguments.side_by_side;
   if (question.setting) {
     question.job = as_run_by(*question.setting, std::move(question.job));
+    // What these frameworks can do.
+    question.planner.allow_offload = true;
+    question.planner.most_zero = question.setting->devices();
     if (question.setting->groups.size() > 1) question.planner.side_by_side = true;
   }
   return question;
