@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <optional>
 
 #include "nereus/base/error.h"
 #include "nereus/base/text.h"
@@ -59,16 +60,39 @@ double clip_factor(const OptimizerOptions& options, double norm) {
   return std::min(1.0, options.grad_clip / (norm + 1e-6));
 }
 
-void adamw_step(at::Tensor& parameter, const at::Tensor& gradient, at::Tensor& exp_avg,
-                at::Tensor& exp_avg_sq, int64_t step, double lr, const OptimizerOptions& options) {
-  const auto t = static_cast<double>(step);
+namespace {
+
+// One pass over memory.
+void fused_adamw_step(at::Tensor& parameter, at::Tensor& gradient, at::Tensor& exp_avg,
+                      at::Tensor& exp_avg_sq, const AdamWStep& step,
+                      const OptimizerOptions& options) {
+  const auto scalar = [&](double value) {
+    return at::full({}, value, parameter.options().dtype(at::kFloat));
+  };
+  std::optional<at::Tensor> divisor;
+  if (step.gradient_factor != 1) divisor = scalar(1 / step.gradient_factor);
+  at::_fused_adamw_(parameter, gradient, exp_avg, exp_avg_sq, {},
+                    scalar(static_cast<double>(step.number)), step.lr, options.beta1, options.beta2,
+                    options.weight_decay, options.eps, /*amsgrad=*/false,
+                    /*maximize=*/false, divisor);
+}
+
+}  // namespace
+
+void adamw_step(at::Tensor& parameter, at::Tensor& gradient, at::Tensor& exp_avg,
+                at::Tensor& exp_avg_sq, const AdamWStep& step, const OptimizerOptions& options) {
+  if (parameter.is_cuda()) {
+    return fused_adamw_step(parameter, gradient, exp_avg, exp_avg_sq, step, options);
+  }
+  const auto t = static_cast<double>(step.number);
   const double correction1 = 1 - std::pow(options.beta1, t);
   const double correction2 = 1 - std::pow(options.beta2, t);
-  parameter.mul_(1 - lr * options.weight_decay);
+  gradient.mul_(step.gradient_factor);
+  parameter.mul_(1 - step.lr * options.weight_decay);
   exp_avg.lerp_(gradient, 1 - options.beta1);
   exp_avg_sq.mul_(options.beta2).addcmul_(gradient, gradient, 1 - options.beta2);
   const at::Tensor denominator = exp_avg_sq.sqrt().div_(std::sqrt(correction2)).add_(options.eps);
-  parameter.addcdiv_(exp_avg, denominator, -lr / correction1);
+  parameter.addcdiv_(exp_avg, denominator, -step.lr / correction1);
 }
 
 }  // namespace nereus

@@ -20,9 +20,10 @@ TEST(AdamW, MatchesTorch) {
   std::vector<at::Tensor> their_exp_avg = {exp_avg.clone()};
   std::vector<at::Tensor> their_exp_avg_sq = {exp_avg_sq.clone()};
   for (int64_t step = 1; step <= 5; ++step) {
-    const at::Tensor gradient = at::randn({257}, at::kDouble);
-    adamw_step(parameter, gradient, exp_avg, exp_avg_sq, step, options.lr, options);
-    std::vector<at::Tensor> gradients = {gradient.clone()};
+    at::Tensor gradient = at::randn({257}, at::kDouble);
+    std::vector<at::Tensor> gradients = {gradient * 0.5};
+    adamw_step(parameter, gradient, exp_avg, exp_avg_sq,
+               {.number = step, .lr = options.lr, .gradient_factor = 0.5}, options);
     std::vector<at::Tensor> steps = {at::scalar_tensor(static_cast<double>(step), at::kFloat)};
     at::_fused_adamw_(theirs, gradients, their_exp_avg, their_exp_avg_sq, {}, steps, options.lr,
                       options.beta1, options.beta2, options.weight_decay, options.eps,
@@ -36,11 +37,12 @@ TEST(AdamW, MatchesTorch) {
 TEST(AdamW, IsElementwiseToTheBit) {
   const OptimizerOptions options{.lr = 3e-4};
   const at::Tensor start = at::randn({101});
-  const at::Tensor gradient = at::randn({101});
+  at::Tensor gradient = at::randn({101});
   at::Tensor whole = start.clone();
   at::Tensor whole_m = at::zeros({101});
   at::Tensor whole_v = at::zeros({101});
-  adamw_step(whole, gradient, whole_m, whole_v, 1, options.lr, options);
+  const AdamWStep step{.number = 1, .lr = options.lr};
+  adamw_step(whole, gradient, whole_m, whole_v, step, options);
   at::Tensor cut = start.clone();
   at::Tensor cut_m = at::zeros({101});
   at::Tensor cut_v = at::zeros({101});
@@ -48,10 +50,29 @@ TEST(AdamW, IsElementwiseToTheBit) {
     at::Tensor p = cut.narrow(0, begin, length);
     at::Tensor m = cut_m.narrow(0, begin, length);
     at::Tensor v = cut_v.narrow(0, begin, length);
-    adamw_step(p, gradient.narrow(0, begin, length), m, v, 1, options.lr, options);
+    at::Tensor g = gradient.narrow(0, begin, length);
+    adamw_step(p, g, m, v, step, options);
   }
   EXPECT_TRUE(at::equal(whole, cut));
   EXPECT_TRUE(at::equal(whole_v, cut_v));
+}
+
+// The same step by one fused operator.
+TEST(AdamW, OnAGpuAsOnTheCpu) {
+  if (!at::hasCUDA()) GTEST_SKIP() << "needs a GPU";
+  const OptimizerOptions options{.lr = 1e-2, .weight_decay = 0.1};
+  std::vector<at::Tensor> here = {at::randn({1001}), at::randn({1001}), at::randn({1001}),
+                                  at::rand({1001})};
+  std::vector<at::Tensor> there;
+  for (const at::Tensor& tensor : here) there.push_back(tensor.to(at::kCUDA));
+  for (int64_t number = 1; number <= 3; ++number) {
+    const AdamWStep step{.number = number, .lr = 1e-2, .gradient_factor = 0.3};
+    there[1].copy_(here[1]);  // a step may overwrite the gradient
+    adamw_step(there[0], there[1], there[2], there[3], step, options);
+    at::Tensor gradient = here[1].clone();
+    adamw_step(here[0], gradient, here[2], here[3], step, options);
+  }
+  EXPECT_LT((here[0] - there[0].cpu()).abs().max().item<double>(), 1e-5);
 }
 
 TEST(LearningRate, WarmsUpAndDecays) {

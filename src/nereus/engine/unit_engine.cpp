@@ -47,6 +47,7 @@ UpdateResult UnitEngine::update(const std::vector<MicroBatch>& micro_batches,
   synchronise(gradients);
   UpdateResult result;
   result.grad_norm = std::sqrt(squared_norm(gradients));
+  comms_.throw_if_aborted();  // else the norm is that of all ranks
   result.lr = learning_rate(optimizer, state_.updates + 1);
   if (!std::isfinite(result.grad_norm)) {
     throw Error(ErrorCode::kNumeric, to_string(state_.emu().model_stage) +
@@ -145,14 +146,16 @@ void UnitEngine::synchronise(std::vector<at::Tensor>& gradients) {
 double UnitEngine::squared_norm(const std::vector<at::Tensor>& gradients) const {
   const StateSchema& schema = state_.schema();
   const ParameterMap views = state_.views_of(gradients);
-  at::Tensor sum = at::zeros({}, gradients.front().options().dtype(at::kDouble));
+  std::vector<at::Tensor> own;  // each logical element once in the unit
   for (int i = 0; i < static_cast<int>(schema.tensors.size()); ++i) {
     const TensorSpec& tensor = schema.tensors[i];
     if (state_.box(i) &&
         is_primary(tensor, schema.num_layers, state_.emu().layout, state_.rank())) {
-      sum += views.at(tensor.name).pow(2).sum(at::kDouble);
+      own.push_back(views.at(tensor.name));
     }
   }
+  at::Tensor sum = at::zeros({}, gradients.front().options().dtype(at::kDouble));
+  if (!own.empty()) sum = at::stack(at::_foreach_norm(own, 2, at::kDouble)).square().sum();
   comms_.tp->all_reduce(sum);
   comms_.pp->all_reduce(sum);
   return sum.item<double>();
@@ -165,13 +168,12 @@ void UnitEngine::apply(std::vector<at::Tensor>& gradients, double lr, double fac
   const std::vector masters = state_.arenas(StateKind::kMaster);
   const std::vector exp_avgs = state_.arenas(StateKind::kExpAvg);
   const std::vector exp_avg_sqs = state_.arenas(StateKind::kExpAvgSq);
-  ++state_.updates;
+  const AdamWStep step{.number = ++state_.updates, .lr = lr, .gradient_factor = factor};
   for (size_t i = 0; i < gradients.size(); ++i) {
     at::Tensor parameter = masters.empty() ? weights[i] : masters[i];
     at::Tensor exp_avg = exp_avgs[i];
     at::Tensor exp_avg_sq = exp_avg_sqs[i];
-    gradients[i].mul_(factor);
-    adamw_step(parameter, gradients[i], exp_avg, exp_avg_sq, state_.updates, lr, optimizer);
+    adamw_step(parameter, gradients[i], exp_avg, exp_avg_sq, step, optimizer);
     if (!masters.empty()) weights[i].copy_(parameter);
   }
   ++state_.version;
