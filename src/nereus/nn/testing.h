@@ -8,7 +8,10 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "nereus/comm/nccl_communicator.h"
@@ -24,16 +27,25 @@ inline at::Tensor cut(at::Tensor whole, const Box& box) {
   return whole;
 }
 
-// Leaf copies of the shards of one rank, with requires_grad.
+// Leaf copies of the shards of one rank in one arena, as the engine has them; with requires_grad.
 inline ParameterMap cut_model(const ParameterMap& whole, const ModelSpec& spec, Layout layout,
                               Rank rank, at::Device device) {
-  ParameterMap parameters;
+  std::vector<std::pair<std::string, at::Tensor>> shards;
+  int64_t size = 0;
   for (const TensorSpec& tensor : tensors(spec)) {
     const std::optional<Box> box = shard(tensor, spec.num_layers, layout, rank);
     if (!box) continue;
-    const at::Tensor part = cut(whole.at(tensor.name), *box).to(device);
-    parameters[tensor.name] =
-        part.clone(at::MemoryFormat::Contiguous).detach().requires_grad_(true);
+    shards.emplace_back(tensor.name, cut(whole.at(tensor.name), *box));
+    size += volume(*box);
+  }
+  const at::Tensor arena = at::empty({size}, shards.front().second.options().device(device));
+  ParameterMap parameters;
+  int64_t offset = 0;
+  for (const auto& [name, part] : shards) {
+    const at::Tensor place = arena.narrow(0, offset, part.numel()).view(part.sizes());
+    place.copy_(part);
+    parameters[name] = place.detach().requires_grad_(true);
+    offset += part.numel();
   }
   return parameters;
 }
