@@ -18,6 +18,8 @@ constexpr double kFeedForwardCopies = 4;
 constexpr double kHeadCopies = 3;
 // Logits, the same less the largest of them, exponentials, and the product of these two.
 constexpr double kLogProbLogits = 4;
+// Logits exist in chunks of rows with at most so many elements (nn's LogProbOptions).
+constexpr double kLogProbChunk = 1 << 28;
 // Of a rank and of all ranks; then sampling is in double precision: logits, log-probabilities and
 // probabilities.
 constexpr double kGenerationLogits = 2;
@@ -37,6 +39,12 @@ double workspace_elements(const TokenWidths& width) {
 
 double logit_columns(const ModelSpec& spec, int tp) {
   return spec.head == Head::kScalar ? 1 : double(largest_share(spec.vocab_size, tp));
+}
+
+// For the log-probabilities of so many tokens.
+double log_prob_bytes(double tokens, const ModelSpec& spec, int tp, double logit_size) {
+  const double elements = std::min(tokens * logit_columns(spec, tp), kLogProbChunk);
+  return elements * kLogProbLogits * logit_size;
 }
 
 // Log-probabilities, gradients and optimizer state are in at least single precision.
@@ -101,8 +109,7 @@ std::vector<NamedBytes> training_transient(const StagePlan& stage, const JobSpec
       alive * shape.blocks * (stage.recompute ? shape.width.sequence : full) + boundary;
   const double responses = shape.last ? double(batches.size * job.workload.response_limit) : 0;
   const double head_input = responses * kHeadCopies * shape.width.sequence * shape.size;
-  const double logits =
-      responses * kLogProbLogits * logit_columns(shape.model.spec, layout.tp) * shape.logit_size;
+  const double logits = log_prob_bytes(responses, shape.model.spec, layout.tp, shape.logit_size);
   // Backward works on one block at a time, with its gradients and its recomputed tensors. By then
   // the logits are gone, so only what exceeds them adds to the peak.
   const double block = tokens * (workspace_elements(shape.width) + (stage.recompute ? full : 0));
@@ -115,10 +122,9 @@ std::vector<NamedBytes> training_transient(const StagePlan& stage, const JobSpec
 std::vector<NamedBytes> inference_transient(const StagePlan& stage, const JobSpec& job, int index) {
   const RankShape shape(stage, job, index);
   const MicroBatches batches = micro_batches(job.workload.samples, stage);
+  const double responses = shape.last ? double(batches.size * job.workload.response_limit) : 0;
   const double logits =
-      shape.last ? kLogProbLogits * double(batches.size * job.workload.response_limit) *
-                       logit_columns(shape.model.spec, stage.layout.tp) * shape.logit_size
-                 : 0;
+      log_prob_bytes(responses, shape.model.spec, stage.layout.tp, shape.logit_size);
   const double block =
       double(batches.size * longest(job.workload)) * workspace_elements(shape.width) * shape.size;
   Components components;
