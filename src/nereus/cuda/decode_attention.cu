@@ -12,6 +12,7 @@ constexpr int kLanes = 4;                    // threads that share one key
 constexpr int kKeys = kThreads / kLanes;     // keys that a block looks at side by side
 constexpr int kAtOnce = 4;                   // keys that a thread loads before it computes
 constexpr int kTile = kKeys * kAtOnce;       // keys whose scores exist at a time
+constexpr int kAlignment = 32;                // of the widest store to shared memory
 constexpr int kMostQueries = 8;              // query heads of one block
 constexpr int64_t kFewestKeys = 256;         // that are worth a block of their own
 constexpr int kBlocksPerMultiprocessor = 4;  // that run side by side
@@ -32,10 +33,10 @@ class Attention {
   static constexpr int kValues = kThreads / kChunks;  // values that a block looks at side by side
 
   struct Shared {
-    float q[G][D];
+    alignas(kAlignment) float q[G][D];
     float scores[kTile][G];
     float max[G], sum[G], rescale[G];
-    float parts[kValues][G][D];
+    alignas(kAlignment) float parts[kValues][G][D];
   };
 
   __device__ Attention(Shared& shared, const T* keys, const T* values)
@@ -193,7 +194,7 @@ template <class T, int D, int G>
 __global__ void __launch_bounds__(kThreads, G <= 4 ? kBlocksPerMultiprocessor : 2)
     attend(DecodeCall call) {
   using Attention = Attention<T, D, G>;
-  __shared__ __align__(16) typename Attention::Shared shared;
+  __shared__ typename Attention::Shared shared;
   const Groups groups(call);
   const int64_t row = blockIdx.z, split = blockIdx.x;
   const int kv = blockIdx.y / groups.tiles, tile = blockIdx.y % groups.tiles;
