@@ -11,6 +11,7 @@
 #include "nereus/cli/plan_text.h"
 #include "nereus/config/options.h"
 #include "nereus/data/files.h"
+#include "nereus/planner/report.h"
 
 namespace nereus {
 
@@ -21,6 +22,8 @@ struct PlanArguments {
   int devices = 0;      // in all with --cluster, else per host; 0: as configured
   int64_t length = 0;   // longest response; 0: as configured
   bool side_by_side = false;
+  bool offload = false;
+  int zero = 1;
   bool json = false;
   std::string heat_map;
   std::vector<std::string> compare;  // a setting of another framework: files, or its own words
@@ -126,6 +129,8 @@ Question question(ConfigArguments given, PlanArguments arguments) {
       arguments.cluster.empty() ? configured_place(config, options) : described_place(arguments);
   question.planner = to_controller_options(config).planner;
   question.planner.side_by_side = arguments.side_by_side;
+  question.planner.allow_offload = arguments.offload;
+  question.planner.most_zero = arguments.zero;
   if (question.setting) {
     question.job = as_run_by(*question.setting, std::move(question.job));
     // What these frameworks can do.
@@ -143,8 +148,9 @@ int plan(const ConfigArguments& given, const PlanArguments& arguments) {
   if (setting) {
     comparison = predict_setting(*setting, job_changes, job, cluster, pool, planner.headroom);
   }
-  const auto report = report_plan(job, cluster, pool, Calibration(), planner);
-  const std::vector<Change> changes = what_would_help(job, cluster, pool, Calibration(), planner);
+  Problem problem(job, cluster, pool, Calibration(), planner, nullptr);
+  const auto report = report_plan(problem, planner);
+  const std::vector<Change> changes = what_would_help(problem, planner);
   if (!report) {
     throw Error(ErrorCode::kInfeasible,
                 report.error() + "\nWhat would help\n" + render_changes(changes, std::nullopt));
@@ -194,6 +200,13 @@ void add_plan(CLI::App& app, Action& action) {
   command->add_flag("--side-by-side", arguments->side_by_side,
                     "For frameworks that run independent model-stages at once: they may have "
                     "devices of their own");
+  command->add_flag("--offload", arguments->offload,
+                    "For frameworks that can: idle state may wait in host memory");
+  command
+      ->add_option("--zero", arguments->zero,
+                   "For frameworks that can: optimizer state over at most so many data-parallel "
+                   "ranks (ZeRO-1)")
+      ->check(CLI::PositiveNumber);
   command->add_flag("--json", arguments->json, "Print JSON");
   command->add_option("--heat-map", arguments->heat_map, "Write an SVG image of step by TP and PP");
   command
