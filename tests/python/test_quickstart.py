@@ -58,17 +58,23 @@ def test_explain_gives_the_numbers(adaptive):
     assert "γ" in text and "admitted" in text
 
 
-def test_the_curves_are_those_of_a_fixed_plan(adaptive, tmp_path):
-    """Ten steps, in which devices leave and come back, against ten steps that change nothing."""
-    steps = 10
-    done = run("train", CONFIG, "--run-dir", tmp_path / "run", "supply=null", "adaptation.enabled=false",
-               f"trainer.total_training_steps={steps}")
-    assert done.returncode == 0, done.stderr
-    fixed = lines(tmp_path / "run" / "metrics.jsonl")
-    changed = lines(adaptive / "metrics.jsonl")[:steps]
-    assert min(plan["step"] for plan in lines(adaptive / "events.jsonl") if plan["type"] == "transition") < steps
-    for step, (expected, actual) in enumerate(zip(fixed, changed)):
-        for key in ("critic/vf_loss", "critic/score/mean", "actor/ref_kl", "actor/entropy"):
-            assert actual[key] == pytest.approx(expected[key], rel=1e-3, abs=1e-9), (step, key)
+def test_the_curves_are_those_of_a_fixed_plan(tmp_path):
+    """Ten steps, in which devices leave and come back, against ten steps that change nothing.
+
+    In float64: another layout adds up in another order, and in float32 that turns a draw every few hundred steps.
+    """
+    def ten_steps(name, *overrides):
+        done = run("train", CONFIG, "--run-dir", tmp_path / name, "trainer.total_training_steps=10",
+                   "actor_rollout_ref.model.dtype=float64", "cluster.memory_per_device=256MiB", *overrides)
+        assert done.returncode == 0, done.stderr
+        return lines(tmp_path / name / "metrics.jsonl")
+
+    fixed = ten_steps("fixed", "supply=null", "adaptation.enabled=false")
+    changed = ten_steps("changed")
+    transitions = [event for event in lines(tmp_path / "changed" / "events.jsonl") if event["type"] == "transition"]
+    assert len(transitions) >= 2
+    for step, (expected, actual) in enumerate(zip(fixed, changed, strict=True)):
+        for key in ("critic/vf_loss", "critic/score/mean", "actor/ref_kl", "actor/entropy", "actor/grad_norm"):
+            assert actual[key] == pytest.approx(expected[key], rel=1e-9, abs=1e-12), (step, key)
         # The policy loss is a difference of sums of order 1 that nearly cancel (advantages are whitened).
-        assert actual["actor/pg_loss"] == pytest.approx(expected["actor/pg_loss"], rel=1e-3, abs=2e-6), step
+        assert actual["actor/pg_loss"] == pytest.approx(expected["actor/pg_loss"], rel=1e-6, abs=1e-12), step
