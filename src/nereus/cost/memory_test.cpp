@@ -178,6 +178,23 @@ TEST(Memory, GrowsWithWorkAndShrinksWithRecomputation) {
   }));
 }
 
+// Where the share of an optimizer step is smaller than the micro-batch allowed, the passes that
+// only infer work on more sequences at once.
+TEST(Memory, InferenceOnTrainingUnitsMayNeedTheMost) {
+  JobSpec job = stories_job(128);
+  job.workload.mini_batch = 4;
+  const auto transient_of = [&](int micro_batch) {
+    const Plan plan = uniform_plan(job, {1, 1}, 1, micro_batch, true);
+    Bytes bytes;
+    for (const MemoryEntry& entry : predict_memory(plan, job, {}).entries) {
+      const bool counts = !entry.resident && entry.model_stage == kActorTraining;
+      bytes += counts ? entry.bytes : Bytes();
+    }
+    return bytes;
+  };
+  EXPECT_GT(transient_of(64), transient_of(4));
+}
+
 TEST(Memory, OffloadedStateIsOnTheHostAndOnTheDeviceOnlyWhileItsPassRuns) {
   const JobSpec job = large_job();
   const Plan plan = uniform_plan(job, {4, 1}, 2, 1);

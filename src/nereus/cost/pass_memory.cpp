@@ -157,6 +157,21 @@ std::vector<NamedBytes> generation_transient(const StagePlan& stage, const JobSp
   return components.take();
 }
 
+double sum(const std::vector<NamedBytes>& components) {
+  double bytes = 0;
+  for (const NamedBytes& each : components) bytes += double(each.bytes.count());
+  return bytes;
+}
+
+// Old log-probabilities and values run on training units too, with micro-batches out of the whole
+// batch: where those are larger than an optimizer step's share, they may need more.
+std::vector<NamedBytes> trained_unit_transient(const StagePlan& stage, const JobSpec& job,
+                                               int index, int64_t weights) {
+  std::vector<NamedBytes> training = training_transient(stage, job, index, weights);
+  std::vector<NamedBytes> inference = inference_transient(stage, job, index);
+  return sum(inference) > sum(training) ? inference : training;
+}
+
 }  // namespace
 
 std::vector<NamedBytes> transient(const StagePlan& stage, const JobSpec& job, int index,
@@ -169,7 +184,7 @@ std::vector<NamedBytes> transient(const StagePlan& stage, const JobSpec& job, in
     case Stage::kTraining:
       break;
   }
-  return training_transient(stage, job, index, weights);
+  return trained_unit_transient(stage, job, index, weights);
 }
 
 }  // namespace nereus

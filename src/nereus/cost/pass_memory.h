@@ -15,8 +15,8 @@ struct NamedBytes {
 };
 
 // Of the rank at `index` of a unit, which holds so many elements of `weights`. Uncalibrated.
-// Training covers the inference passes on the same units, which need less. Staging is the buffer of
-// one chunk for the weights that generation units receive.
+// A training unit's need is the larger one of its training and its inference passes. Staging is the
+// buffer of one chunk for the weights that generation units receive.
 std::vector<NamedBytes> transient(const StagePlan& stage, const JobSpec& job, int index,
                                   int64_t weights);
 
