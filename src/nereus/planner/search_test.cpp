@@ -1,15 +1,12 @@
-// The search against enumeration of everything, on random jobs and clusters; and laws of the best
-// plan.
+// The search against enumeration of everything, on random jobs and clusters.
 #include "nereus/planner/search.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
-#include <random>
 
 #include "nereus/cost/shape.h"
-#include "nereus/cost/test_job.h"
+#include "nereus/planner/random_case.h"
 
 namespace nereus {
 namespace {
@@ -17,77 +14,9 @@ namespace {
 constexpr ModelStage kTraining{Role::kActor, Stage::kTraining};
 constexpr ModelStage kGeneration{Role::kActor, Stage::kGeneration};
 
-// How many random cases; NEREUS_PLANNER_TRIALS=500 for a thorough run.
-int trials(int fast) {
-  const char* number = std::getenv("NEREUS_PLANNER_TRIALS");
-  return number == nullptr ? fast : std::atoi(number);
-}
-
-struct Case {
-  JobSpec job;
-  Cluster cluster;
-  DevicePool pool;
-  PlannerOptions options;
-};
-
-// Small enough to enumerate, odd enough to be a test: one to sixteen devices, hosts with holes,
-// models of a few layers, slow and fast links.
-class Generator {
- public:
-  explicit Generator(uint64_t seed) : random_(seed) {}
-
-  Case next() {
-    Case c;
-    c.job = stories_job(pick({16, 64, 256}));
-    ModelSpec spec = stories_spec();
-    spec.num_layers = pick({1, 2, 4});
-    spec.num_heads = pick({2, 4});
-    spec.num_kv_heads = 2;
-    spec.tie_word_embeddings = pick({0, 1}) == 1;
-    spec.vocab_size = pick({64, 512, 2048});
-    const DType dtype = pick({0, 1}) == 1 ? DType::kBFloat16 : DType::kFloat32;
-    c.job.workflow = ppo_workflow(pick({0, 0, 1}) == 1);
-    c.job.workflow.asynchronous = pick({0, 0, 1}) == 1;
-    for (auto& [role, use] : c.job.models) {
-      use = {role == Role::kCritic ? as_critic(spec) : spec, dtype};
-    }
-    c.job.workload.samples = pick({5, 16, 48});
-    c.job.workload.mini_batch = std::min<int64_t>(c.job.workload.samples, pick({5, 8, 16}));
-    c.job.workload.response_mean = double(c.job.workload.response_limit) * pick({2, 4}) / 4;
-
-    const int per_host = pick({2, 4, 8});
-    const int hosts = pick({1, 1, 2, 16 / per_host});
-    c.cluster = cpu_cluster(per_host, Bytes(1 << 30), pick({per_host, per_host, 2}));
-    c.cluster.hosts.resize(hosts, c.cluster.hosts.front());
-    c.cluster.in_host.bandwidth = pick({1, 10, 100}) * 1e9;
-    c.cluster.in_host.latency = Seconds(pick({1, 20}) * 1e-6);
-    c.cluster.between_hosts.bandwidth = c.cluster.in_host.bandwidth / pick({1, 20});
-    std::vector<DeviceId> devices = all_devices(c.cluster).devices();
-    if (pick({0, 0, 1}) == 1) {
-      std::shuffle(devices.begin(), devices.end(), random_);
-      devices.resize(devices.size() - std::min<size_t>(devices.size() - 1, pick({1, 2, 3})));
-    }
-    c.pool = DevicePool(devices);
-    c.options = {.headroom = 0,
-                 .micro_batches = pick({0, 1}) == 1 ? std::vector{4} : std::vector{2, 8},
-                 .allow_recompute = pick({0, 1}) == 1,
-                 .side_by_side = pick({0, 1}) == 1,
-                 .keep = pick({0, 3}),
-                 .tolerance = 0.2};
-    c.options.most_zero = pick({1, 1, 2, 4});
-    c.options.allow_offload = pick({0, 0, 1}) == 1;
-    for (HostSpec& host : c.cluster.hosts) host.memory = Bytes(pick({0, 1, 4, 64}) * 100'000);
-    return c;
-  }
-
-  double fraction() { return std::uniform_real_distribution<double>(0, 1)(random_); }
-
- private:
-  int pick(std::initializer_list<int> from) {
-    return from.begin()[std::uniform_int_distribution<size_t>(0, from.size() - 1)(random_)];
-  }
-  std::mt19937_64 random_;
-};
+using testing::Case;
+using testing::Generator;
+using testing::trials;
 
 // A placed model-stage with one way to run it, and what is predicted of it alone.
 struct Way {
@@ -347,71 +276,6 @@ TEST(Search, EqualsEnumerationOnRandomJobsAndClusters) {
     const double fraction = std::pow(generator.fraction(), 3);
     for (const Bytes usable : {least - Bytes(1), least + (most - least) * fraction, most}) {
       expect_exact(c, usable, enumeration.fastest(usable));
-    }
-  }
-}
-
-// The best step, or infinity.
-Seconds best_step(const Case& c) {
-  const auto choice = choose_plan(c.job, c.cluster, c.pool, {}, c.options);
-  return choice ? choice->best.latency.total : Seconds(std::numeric_limits<double>::infinity());
-}
-
-void expect_no_slower(Seconds more, Seconds less) { EXPECT_LE(more.count(), less.count() + 2e-9); }
-
-TEST(Laws, MoreMemoryIsNeverSlower) {
-  for (int trial = 0; trial < trials(25); ++trial) {
-    SCOPED_TRACE(trial);
-    Generator generator(trial);
-    Case c = generator.next();
-    c.options.keep = 0;
-    Seconds before(std::numeric_limits<double>::infinity());
-    for (double kibibytes = 256; kibibytes < 1e6; kibibytes *= 1 + 2 * generator.fraction()) {
-      c.cluster.device.memory = Bytes(int64_t(kibibytes * 1024));
-      const Seconds step = best_step(c);
-      expect_no_slower(step, before);
-      before = step;
-    }
-    EXPECT_TRUE(std::isfinite(before.count()));
-  }
-}
-
-TEST(Laws, MoreDevicesAreNeverSlower) {
-  for (int trial = 0; trial < trials(25); ++trial) {
-    SCOPED_TRACE(trial);
-    Generator generator(trial);
-    Case c = generator.next();
-    c.options.keep = 0;
-    // Side by side, generation may end up farther away from training.
-    c.options.side_by_side = false;
-    c.cluster.hosts.resize(4, c.cluster.hosts.front());
-    c.cluster.device.memory = Bytes(int64_t(4e6 * (1 + generator.fraction())));
-    const std::vector<DeviceId> devices = all_devices(c.cluster).devices();
-    const int per_host = c.cluster.hosts.front().devices;
-    Seconds before(std::numeric_limits<double>::infinity());
-    for (int hosts = 1; hosts <= 4; ++hosts) {
-      c.pool = DevicePool({devices.begin(), devices.begin() + ptrdiff_t{hosts} * per_host});
-      const Seconds step = best_step(c);
-      expect_no_slower(step, before);
-      before = step;
-    }
-  }
-}
-
-TEST(Laws, LongerSequencesAreNeverFaster) {
-  for (int trial = 0; trial < trials(25); ++trial) {
-    SCOPED_TRACE(trial);
-    Generator generator(trial);
-    Case c = generator.next();
-    c.options.keep = 0;
-    c.cluster.device.memory = Bytes(int64_t(4e6 * (1 + generator.fraction())));
-    Seconds before;
-    for (int64_t length = 8; length <= 1024; length *= 2) {
-      c.job.workload.response_limit = length;
-      c.job.workload.response_mean = double(length) * 0.5;
-      const Seconds step = best_step(c);
-      expect_no_slower(before, step);
-      before = step;
     }
   }
 }
