@@ -5,9 +5,12 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "nereus/base/error.h"
+#include "nereus/engine/gradient_reduction.h"
 
 namespace nereus {
 
@@ -40,11 +43,10 @@ std::vector<GenerationResult> UnitEngine::generate(const std::vector<GenerationR
 UpdateResult UnitEngine::update(const std::vector<MicroBatch>& micro_batches,
                                 const PassOptions& options, const LossFunction& loss,
                                 const OptimizerOptions& optimizer) {
-  std::vector<at::Tensor> gradients = make_gradients();
+  std::vector<at::Tensor> gradients = make_gradients(/*overwritten=*/!micro_batches.empty());
   accumulate(gradients, micro_batches, options, loss);
 
   const c10::AutoGradMode no_autograd(false);
-  synchronise(gradients);
   UpdateResult result;
   result.grad_norm = std::sqrt(squared_norm(gradients));
   comms_.throw_if_aborted();  // else the norm is that of all ranks
@@ -57,29 +59,63 @@ UpdateResult UnitEngine::update(const std::vector<MicroBatch>& micro_batches,
   return result;
 }
 
-std::vector<at::Tensor> UnitEngine::make_gradients() const {
+std::vector<at::Tensor> UnitEngine::make_gradients(bool overwritten) const {
   const bool has_master = !state_.arenas(StateKind::kMaster).empty();
   std::vector<at::Tensor> gradients;
   for (const at::Tensor& arena : state_.arenas(StateKind::kWeights)) {
-    gradients.push_back(
-        at::zeros(arena.sizes(), has_master ? arena.options().dtype(at::kFloat) : arena.options()));
+    const auto options = has_master ? arena.options().dtype(at::kFloat) : arena.options();
+    gradients.push_back(has_master && overwritten ? at::empty(arena.sizes(), options)
+                                                  : at::zeros(arena.sizes(), options));
   }
   return gradients;
 }
 
 namespace {
 
-// Adds each half-precision gradient to an fp32 sum as soon as it is there.
-class AccumulateInto final : public torch::autograd::PostAccumulateGradHook {
+// Takes each gradient of a parameter as soon as it is there.
+class Arrival final : public torch::autograd::PostAccumulateGradHook {
  public:
-  explicit AccumulateInto(at::Tensor sum) : sum_(std::move(sum)) {}
+  Arrival(at::Tensor sum, GradientReduction& reduction, size_t arena)
+      : sum_(std::move(sum)), reduction_(reduction), arena_(arena) {}
+
   void operator()(const torch::autograd::Variable& parameter) override {
-    sum_.add_(parameter.grad());
-    parameter.mutable_grad().reset();
+    // Autograd itself adds up gradients of the sums' type, in place.
+    if (sum_.scalar_type() != parameter.scalar_type()) {
+      if (std::exchange(is_first_, false)) {
+        sum_.copy_(parameter.grad());
+      } else {
+        sum_.add_(parameter.grad());
+      }
+      parameter.mutable_grad().reset();
+    }
+    reduction_.arrived(arena_);
   }
 
  private:
   at::Tensor sum_;
+  GradientReduction& reduction_;
+  size_t arena_;
+  bool is_first_ = true;
+};
+
+// Parameters may take gradients while it lives.
+class GradientScope final {
+ public:
+  explicit GradientScope(ParameterMap& parameters) : parameters_(parameters) {
+    for (auto& [name, parameter] : parameters_) parameter.requires_grad_(true);
+  }
+  ~GradientScope() {
+    for (auto& [name, parameter] : parameters_) {
+      torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
+      parameter.mutable_grad().reset();
+      parameter.requires_grad_(false);
+    }
+  }
+  GradientScope(const GradientScope&) = delete;
+  GradientScope& operator=(const GradientScope&) = delete;
+
+ private:
+  ParameterMap& parameters_;
 };
 
 }  // namespace
@@ -87,22 +123,42 @@ class AccumulateInto final : public torch::autograd::PostAccumulateGradHook {
 void UnitEngine::accumulate(const std::vector<at::Tensor>& gradients,
                             const std::vector<MicroBatch>& micro_batches,
                             const PassOptions& options, const LossFunction& loss) {
-  for (auto& [name, sum] : state_.views_of(gradients)) {
-    at::Tensor& parameter = parameters_.at(name);
-    parameter.requires_grad_(true);
-    if (sum.scalar_type() == parameter.scalar_type()) {
-      parameter.mutable_grad() = sum;  // autograd adds to it in place
-    } else {
-      torch::autograd::impl::set_post_acc_grad_hooks(parameter,
-                                                     std::make_unique<AccumulateInto>(sum));
+  const StateSchema& schema = state_.schema();
+  const ParameterMap views = state_.views_of(gradients);
+  std::map<int, std::vector<const TensorSpec*>> chunks;  // those with an arena here
+  for (size_t i = 0; i < schema.tensors.size(); ++i) {
+    const TensorSpec& tensor = schema.tensors[i];
+    if (state_.box(static_cast<int>(i))) {
+      chunks[chunk_of(tensor, schema.num_layers)].push_back(&tensor);
     }
   }
-  run_1f1b(stage_, *comms_.pp, micro_batches, options, loss);
-  for (auto& [name, parameter] : parameters_) {
-    torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
-    parameter.mutable_grad().reset();
-    parameter.requires_grad_(false);
+  std::vector<GradientArena> arenas;
+  for (const auto& [chunk, own] : chunks) {
+    const bool early = std::ranges::none_of(
+        own, [&](const TensorSpec* tensor) { return is_summed_in_unit(*tensor); });
+    arenas.push_back(
+        {gradients[arenas.size()], early, std::ssize(own) * std::ssize(micro_batches)});
   }
+  GradientReduction reduction(std::move(arenas), *comms_.dp);
+
+  {
+    const GradientScope scope(parameters_);
+    size_t arena = 0;
+    for (const auto& [chunk, own] : chunks) {
+      for (const TensorSpec* tensor : own) {
+        at::Tensor& parameter = parameters_.at(tensor->name);
+        const at::Tensor& sum = views.at(tensor->name);
+        if (sum.scalar_type() == parameter.scalar_type()) parameter.mutable_grad() = sum;
+        torch::autograd::impl::set_post_acc_grad_hooks(
+            parameter, std::make_unique<Arrival>(sum, reduction, arena));
+      }
+      ++arena;
+    }
+    run_1f1b(stage_, *comms_.pp, micro_batches, options, loss);
+  }
+  const c10::AutoGradMode no_autograd(false);
+  sum_in_unit(gradients);
+  reduction.finish();
 }
 
 at::TensorOptions UnitEngine::loss_options() const {
@@ -110,13 +166,19 @@ at::TensorOptions UnitEngine::loss_options() const {
   return at::device(device()).dtype(is_double ? at::kDouble : at::kFloat);
 }
 
-void UnitEngine::synchronise(std::vector<at::Tensor>& gradients) {
+bool UnitEngine::is_summed_in_unit(const TensorSpec& tensor) const {
+  const int tp = state_.emu().layout.tp;
+  const bool shared_group = tensor.tp_dim >= 0 && tp > tensor.tp_groups;
+  return (tensor.partial_gradient && tp > 1) || shared_group || tensor.also_on_last_stage;
+}
+
+void UnitEngine::sum_in_unit(const std::vector<at::Tensor>& gradients) const {
   const StateSchema& schema = state_.schema();
   const Layout layout = state_.emu().layout;
   const ParameterMap views = state_.views_of(gradients);
   for (int i = 0; i < static_cast<int>(schema.tensors.size()); ++i) {
-    if (!state_.box(i)) continue;
     const TensorSpec& tensor = schema.tensors[i];
+    if (!state_.box(i) || !is_summed_in_unit(tensor)) continue;
     at::Tensor gradient = views.at(tensor.name);
     if (tensor.partial_gradient) comms_.tp->all_reduce(gradient);
 
@@ -140,7 +202,6 @@ void UnitEngine::synchronise(std::vector<at::Tensor>& gradients) {
       gradient.add_(received);
     }
   }
-  for (at::Tensor& arena : gradients) comms_.dp->all_reduce(arena);
 }
 
 double UnitEngine::squared_norm(const std::vector<at::Tensor>& gradients) const {

@@ -47,13 +47,16 @@ class UnitEngine final {
   std::map<OpClass, Seconds> take_times(OpClass local, Seconds wall);
 
  private:
-  // Zeroed gradient arenas, fp32 for half-precision weights.
-  std::vector<at::Tensor> make_gradients() const;
-  // Runs the schedule with the parameters' gradients accumulating into `gradients`.
+  // Gradient arenas, fp32 for half-precision weights; zeroed where nothing will overwrite them.
+  std::vector<at::Tensor> make_gradients(bool overwritten) const;
+  // Runs the schedule with the parameters' gradients accumulating into `gradients`, and sums them
+  // over everyone who shares the parameters.
   void accumulate(const std::vector<at::Tensor>& gradients,
                   const std::vector<MicroBatch>& micro_batches, const PassOptions& options,
                   const LossFunction& loss);
-  void synchronise(std::vector<at::Tensor>& gradients);
+  // True for tensors whose gradients on the ranks of one unit, or of two uses, make a sum.
+  bool is_summed_in_unit(const TensorSpec& tensor) const;
+  void sum_in_unit(const std::vector<at::Tensor>& gradients) const;
   double squared_norm(const std::vector<at::Tensor>& gradients) const;
   void apply(std::vector<at::Tensor>& gradients, double lr, double factor,
              const OptimizerOptions& optimizer);
