@@ -54,12 +54,17 @@ Operations exposed(const Operations& comm, const Operations& compute, double pas
   return comm * std::max(0.0, 1 - hidden / comm.sum());
 }
 
+PassShape training_pass(const StagePlan& stage, const Execution& execution) {
+  if (!stage.recompute) return kTrainingPass;
+  return execution.recomputes_only_what_is_read ? kShortRecomputePass : kRecomputePass;
+}
+
 Work training_work(const StagePlan& stage, const Site& site, const JobSpec& job,
                    const Cluster& cluster) {
   const Workload& workload = job.workload;
   const MicroBatches batches = micro_batches(workload.mini_batch, stage);
   Work work = slowest_unit(stage, site, job, cluster, [&](const UnitView& unit) {
-    Work of_unit = pipeline_work(unit, batches, stage.recompute ? kRecomputePass : kTrainingPass);
+    Work of_unit = pipeline_work(unit, batches, training_pass(stage, job.execution));
     of_unit[OpClass::kOptimizer] = optimizer_work(unit);
     return of_unit;
   });

@@ -45,6 +45,21 @@ Operations head_pass(const UnitView& unit, double outputs) {
          traffic(unit, OpClass::kElementwise, kVocabularyPasses * logits * kSinglePrecision);
 }
 
+// The parts of a forward pass whose results no backward reads: each block's last product (the one
+// down from the intermediate width), and the head.
+Operations unread(const UnitView& unit, int pp_rank, const Batch& batch) {
+  const TokenWidths width =
+      token_widths(unit.model->spec, unit.stage->layout.tp, unit.job->execution);
+  const double tokens = batch.sequences * batch.length;
+  const double weights = width.hidden * width.ffn;
+  const double operands = weights + tokens * (width.hidden + width.ffn);
+  Operations all = (arithmetic(unit, OpClass::kGemm, 2 * weights * tokens) +
+                    traffic(unit, OpClass::kOperands, operands * weight_size(unit))) *
+                   blocks_of(unit, pp_rank);
+  if (is_last(unit, pp_rank)) all += head_pass(unit, batch.outputs);
+  return all;
+}
+
 // What one pipeline stage does with one micro-batch.
 struct StageWork {
   Operations compute, tensor_comm, pipeline_comm;
@@ -56,8 +71,10 @@ StageWork micro_batch_work(const UnitView& unit, int pp_rank, double sequences, 
   const Batch batch{sequences, length, sequences * workload.response_mean};
   const double hidden_bytes =
       sequences * length * double(unit.model->spec.hidden_size) * weight_size(unit);
+  Operations compute = forward_pass(unit, pp_rank, batch) * shape.forwards;
+  if (shape.skips_unread) compute += unread(unit, pp_rank, batch) * -1;
   return {
-      .compute = forward_pass(unit, pp_rank, batch) * shape.forwards,
+      .compute = compute,
       .tensor_comm = tensor_all_reduce(unit, pp_rank, hidden_bytes) *
                      (double(shape.all_reduces) * blocks_of(unit, pp_rank)),
       .pipeline_comm = to_next_stage(unit, pp_rank, hidden_bytes) * double(shape.sends),

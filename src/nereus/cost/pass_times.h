@@ -10,10 +10,12 @@ struct PassShape {
   double forwards = 1;  // work in units of one forward pass: 3 with backward, 4 with recomputation
   int all_reduces = 2;  // per block and micro-batch
   int sends = 1;        // over each pipeline boundary and micro-batch
+  bool skips_unread = false;  // one of the forwards leaves out what no backward reads
 };
 inline constexpr PassShape kForwardPass = {1, 2, 1};
 inline constexpr PassShape kTrainingPass = {3, 4, 2};
 inline constexpr PassShape kRecomputePass = {4, 6, 2};
+inline constexpr PassShape kShortRecomputePass = {4, 5, 2, true};
 
 // `sequences` of `length` tokens each; `outputs` of these go through the head.
 struct Batch {

@@ -151,6 +151,25 @@ TEST(Latency, RecomputationCostsOneMoreForward) {
   EXPECT_NEAR(compute(true) / compute(false), 4.0 / 3, 1e-9);
 }
 
+// Of the block's products, that of the intermediate width with the hidden one is a quarter or so.
+TEST(Latency, RecomputationNeedNotRepeatWhatBackwardDoesNotRead) {
+  JobSpec job = large_job();
+  const Cluster cluster = named_cluster("h200x8", 1);
+  const Plan plan = uniform_plan(job, {2, 1}, 2, 8, /*recompute=*/true);
+  const auto times = [&](OpClass op_class) {
+    return ideal(job, plan, cluster, Pass::kTrain, op_class);
+  };
+  const double compute = times(OpClass::kCompute);
+  const double tensor_comm = times(OpClass::kTensorComm);
+  job.execution.recomputes_only_what_is_read = true;
+  const ModelSpec& spec = job.model(Role::kActor);
+  const double down =
+      double(spec.hidden_size * spec.intermediate_size) / double(block_parameters(spec));
+  EXPECT_GT(times(OpClass::kCompute) / compute, 1 - (down + 0.1) / 4);
+  EXPECT_LT(times(OpClass::kCompute) / compute, 1 - (down - 0.05) / 4);
+  EXPECT_NEAR(times(OpClass::kTensorComm) / tensor_comm, 5.0 / 6, 1e-9);
+}
+
 TEST(Latency, PipelineBubbleIsCompute) {
   const JobSpec job = large_job();
   const Cluster cluster = named_cluster("h200x8", 1);

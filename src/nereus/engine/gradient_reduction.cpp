@@ -20,8 +20,9 @@ void continue_after(c10::Stream first, c10::Stream second) {
 
 }  // namespace
 
-GradientReduction::GradientReduction(std::vector<GradientArena> arenas, Communicator& dp)
-    : arenas_(std::move(arenas)), dp_(dp) {
+GradientReduction::GradientReduction(std::vector<GradientArena> arenas, Communicator& dp,
+                                     StreamTimer& exposed)
+    : arenas_(std::move(arenas)), dp_(dp), exposed_(exposed) {
   for (size_t i = arenas_.size(); i-- > 0;) order_.push_back(i);
   std::ranges::stable_partition(order_, [&](size_t i) { return arenas_[i].early; });
   const at::Device device = arenas_.front().sums.device();
@@ -41,13 +42,17 @@ void GradientReduction::arrived(size_t arena) {
 void GradientReduction::finish() {
   while (reduced_ < order_.size()) reduce_next();
   if (!beside_) return;
+  const StreamTimer::Scope waiting(exposed_, beside_->device());
   const c10::impl::VirtualGuardImpl device(beside_->device_type());
   continue_after(*beside_, device.getStream(beside_->device()));
 }
 
 void GradientReduction::reduce_next() {
   at::Tensor& sums = arenas_[order_[reduced_++]].sums;
-  if (!beside_) return dp_.all_reduce(sums);
+  if (!beside_) {
+    const StreamTimer::Scope waiting(exposed_, sums.device());
+    return dp_.all_reduce(sums);
+  }
   const c10::StreamGuard guard(*beside_);
   continue_after(guard.original_stream(), *beside_);
   dp_.all_reduce(sums);

@@ -23,8 +23,9 @@ struct GradientArena {
 // the others. On an accelerator that happens on a stream beside the one that computes.
 class GradientReduction final {
  public:
-  // The communicator must outlive it, as must the arenas' memory what has been enqueued.
-  GradientReduction(std::vector<GradientArena> arenas, Communicator& dp);
+  // The communicator and the timer must outlive it, as must the arenas' memory what has been
+  // enqueued. `exposed` gets what the calling thread, or its stream, waits for the reduction.
+  GradientReduction(std::vector<GradientArena> arenas, Communicator& dp, StreamTimer& exposed);
 
   // A gradient has been added to an arena, by what the current stream has got.
   void arrived(size_t arena);
@@ -38,6 +39,7 @@ class GradientReduction final {
   std::vector<size_t> order_;
   size_t reduced_ = 0;  // of order_
   Communicator& dp_;
+  StreamTimer& exposed_;
   std::optional<c10::Stream> beside_;  // on accelerators
 };
 

@@ -139,7 +139,7 @@ void UnitEngine::accumulate(const std::vector<at::Tensor>& gradients,
     arenas.push_back(
         {gradients[arenas.size()], early, std::ssize(own) * std::ssize(micro_batches)});
   }
-  GradientReduction reduction(std::move(arenas), *comms_.dp);
+  GradientReduction reduction(std::move(arenas), *comms_.dp, gradient_timer_);
 
   {
     const GradientScope scope(parameters_);
@@ -244,7 +244,8 @@ std::map<OpClass, Seconds> UnitEngine::take_times(OpClass local, Seconds wall) {
   std::map<OpClass, Seconds> times;
   times[OpClass::kTensorComm] = comms_.tp->take_elapsed();
   times[OpClass::kPipelineComm] = comms_.pp->take_elapsed();
-  times[OpClass::kGradientComm] = comms_.dp->take_elapsed();
+  times[OpClass::kGradientComm] = gradient_timer_.take();
+  comms_.dp->take_elapsed();  // some of it was hidden
   times[OpClass::kOptimizer] = optimizer_timer_.take();
   Seconds rest = wall;
   for (const auto& [op_class, seconds] : times) rest -= seconds;

@@ -64,30 +64,47 @@ at::Tensor DecoderStage::embed(const at::Tensor& tokens) const {
 }
 
 template <class Attention>
-at::Tensor DecoderStage::run(const Block& block, const at::Tensor& hidden,
-                             const Attention& attention) const {
+DecoderStage::FeedForward DecoderStage::run(const Block& block, const at::Tensor& hidden,
+                                            const Attention& attention) const {
   const double eps = spec_.rms_norm_eps;
   const at::Tensor input = copy_to_tp(rms_norm(hidden, block.input_norm, eps), tp_);
   const at::Tensor attended = at::linear(attention(project(block, input)), block.o);
   const at::Tensor mixed = hidden + reduce_from_tp(attended, tp_);
   const at::Tensor normed = copy_to_tp(rms_norm(mixed, block.post_attention_norm, eps), tp_);
-  const at::Tensor fed = at::linear(swiglu(linear(normed, block.gate_up)), block.down);
-  return mixed + reduce_from_tp(fed, tp_);
+  return {mixed, swiglu(linear(normed, block.gate_up))};
 }
 
-at::Tensor DecoderStage::block(int layer, const at::Tensor& hidden, const Packing& packing) const {
+DecoderStage::FeedForward DecoderStage::run(const Block& block, const at::Tensor& hidden,
+                                            const Packing& packing) const {
   const RopeTables rope = rope_tables(packing.longest());
-  return run(blocks_[layer - layers_.begin], hidden, [&](const at::Tensor& qkv) {
+  return run(block, hidden, [&](const at::Tensor& qkv) {
     const int64_t rotated = qkv.size(1) - kv_heads_;
     return causal_attention(
         split_heads(apply_rope(qkv, rotated, rope, packing.positions), kv_heads_), packing);
   });
 }
 
+at::Tensor DecoderStage::sum(const Block& block, const FeedForward& end) const {
+  return end.residual + reduce_from_tp(at::linear(end.activated, block.down), tp_);
+}
+
+at::Tensor DecoderStage::block(int layer, const at::Tensor& hidden, const Packing& packing) const {
+  const Block& block = blocks_[layer - layers_.begin];
+  return sum(block, run(block, hidden, packing));
+}
+
+at::Tensor DecoderStage::block_for_backward(int layer, const at::Tensor& hidden,
+                                            const Packing& packing) const {
+  const Block& block = blocks_[layer - layers_.begin];
+  const FeedForward end = run(block, hidden, packing);
+  return unevaluated_residual_linear(end.residual, end.activated, block.down);
+}
+
 at::Tensor DecoderStage::blocks(at::Tensor hidden, const Attend& attend) const {
   const at::NoGradGuard no_grad;
   for (int i = 0; i < std::ssize(blocks_); ++i) {
-    hidden = run(blocks_[i], hidden, [&](const at::Tensor& qkv) { return attend(i, qkv); });
+    const auto attention = [&](const at::Tensor& qkv) { return attend(i, qkv); };
+    hidden = sum(blocks_[i], run(blocks_[i], hidden, attention));
   }
   return hidden;
 }

@@ -45,6 +45,9 @@ class DecoderStage {
   // One block (global number) over packed sequences from position 0, causal: hidden [n, h] → [n,
   // h].
   at::Tensor block(int layer, const at::Tensor& hidden, const Packing& packing) const;
+  // The same for backward alone: its graph, without the values at its end, which backward does not
+  // read (they cost a quarter of a block's forward).
+  at::Tensor block_for_backward(int layer, const at::Tensor& hidden, const Packing& packing) const;
   // Attention of the local block number `block`: qkv [n, heads + 2 · kv heads, head_dim] before
   // rotation → [n, heads · head_dim].
   using Attend = std::function<at::Tensor(int block, const at::Tensor& qkv)>;
@@ -72,9 +75,16 @@ class DecoderStage {
   };
 
   static Block block_of(const ParameterMap& parameters, const ModelSpec& spec, int layer);
+  // What a block adds to the residual stream at its end.
+  struct FeedForward {
+    at::Tensor residual;   // [n, h]
+    at::Tensor activated;  // [n, intermediate/tp], to be projected down
+  };
   // `attention`: qkv → [n, heads · head_dim].
   template <class Attention>
-  at::Tensor run(const Block& block, const at::Tensor& hidden, const Attention& attention) const;
+  FeedForward run(const Block& block, const at::Tensor& hidden, const Attention& attention) const;
+  FeedForward run(const Block& block, const at::Tensor& hidden, const Packing& packing) const;
+  at::Tensor sum(const Block& block, const FeedForward& end) const;
   // normed [n, h] → [n, heads + 2 · kv heads, head_dim].
   at::Tensor project(const Block& block, const at::Tensor& normed) const;
   at::Tensor final_norm(const at::Tensor& hidden) const;

@@ -4,6 +4,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/embedding.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 namespace nereus {
@@ -46,6 +48,19 @@ struct ReduceFromTp : Function<ReduceFromTp> {
   }
 };
 
+// The all-reduce after the product passes gradients on unchanged.
+struct UnevaluatedResidualLinear : Function<UnevaluatedResidualLinear> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& residual, const at::Tensor& x,
+                            const at::Tensor& weight) {
+    ctx->save_for_backward({x, weight});
+    return at::empty({1, 1}, residual.options()).expand(residual.sizes());
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const variable_list saved = ctx->get_saved_variables();
+    return {grads[0], grads[0].mm(saved[1]), grads[0].t().mm(saved[0])};
+  }
+};
+
 }  // namespace
 
 at::Tensor copy_to_tp(const at::Tensor& x, Communicator& tp) {
@@ -68,6 +83,11 @@ at::Tensor vocab_parallel_embedding(const at::Tensor& tokens, const at::Tensor& 
   const at::Tensor inside = local.ge(0).logical_and_(local.lt(weight.size(0)));
   const at::Tensor rows = at::embedding(weight, local * inside) * inside.unsqueeze(-1);
   return reduce_from_tp(rows, tp);
+}
+
+at::Tensor unevaluated_residual_linear(const at::Tensor& residual, const at::Tensor& x,
+                                       const at::Tensor& weight) {
+  return UnevaluatedResidualLinear::apply(residual, x, weight);
 }
 
 }  // namespace nereus

@@ -25,4 +25,10 @@ at::Tensor reduce_from_tp(const at::Tensor& x, Communicator& tp);
 at::Tensor vocab_parallel_embedding(const at::Tensor& tokens, const at::Tensor& weight,
                                     int64_t vocab_begin, Communicator& tp);
 
+// The graph of residual + reduce_from_tp(linear(x, weight)), without its values: how a block ends
+// that runs again only for its backward, which does not read them. residual [n, h], x [n, k],
+// weight [h, k] → [n, h] of no meaning.
+at::Tensor unevaluated_residual_linear(const at::Tensor& residual, const at::Tensor& x,
+                                       const at::Tensor& weight);
+
 }  // namespace nereus

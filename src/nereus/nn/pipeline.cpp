@@ -62,7 +62,8 @@ at::Tensor backward_recomputing(const DecoderStage& stage, const std::vector<at:
                                 const Packing& packing, at::Tensor grad) {
   for (int i = static_cast<int>(inputs.size()) - 1; i >= 0; --i) {
     const at::Tensor input = inputs[i].detach().requires_grad_(true);
-    torch::autograd::backward({stage.block(stage.layers().begin + i, input, packing)}, {grad});
+    torch::autograd::backward({stage.block_for_backward(stage.layers().begin + i, input, packing)},
+                              {grad});
     grad = input.grad();
   }
   return grad;
