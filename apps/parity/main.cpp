@@ -163,9 +163,7 @@ void generate_greedy(const testing::UnitRank& unit, const std::vector<Sample>& s
 // One replica: everything for its samples; gradients are added to those of the other replicas.
 void run_unit(const ParameterMap& model, const ModelSpec& spec, const Request& request,
               const std::vector<Sample>& samples, const std::string& device, Results& results) {
-  const auto device_of = [&](int index) {
-    return at::Device(device == "cpu" ? device : device + ":" + std::to_string(index));
-  };
+  const auto device_of = testing::devices_named(device);
   testing::on_unit(model, spec, request.layout, device_of, [&](const testing::UnitRank& unit) {
     const auto batches = micro_batches(samples, unit.stage.options().device());
     store_outputs(unit, samples, batches, results);
@@ -213,7 +211,8 @@ int main(int argc, char** argv) {
   std::vector<std::string> requests;
   app.add_option("model", model, "Hugging Face model directory")->required();
   app.add_option("requests", requests, "JSON files")->required();
-  app.add_option("--device", device, "cpu, or cuda: rank r runs on cuda:r")->capture_default_str();
+  app.add_option("--device", device, "cpu, or cuda: ranks take the GPUs in turns")
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   try {
     for (const std::string& request : requests) nereus::run(model, request, device);

@@ -25,7 +25,7 @@ void start_late(const TransitionEvent& event, uint64_t seed) {
 }  // namespace
 
 Outcome migrate_coordinated(const Trial& trial, const JobSpec& job, const Cluster& cluster) {
-  const WorkerPool workers(cluster, "cpu");
+  const WorkerPool workers(cluster, Backend{});
   TrialState state(trial.from, job, workers);
   Outcome outcome;
   const Stopwatch watch;

@@ -117,7 +117,7 @@ std::vector<std::string> watch(const std::latch& done, DeviceLocks& locks, Secon
 
 Outcome migrate_per_component(const Trial& trial, const JobSpec& job, const Cluster& cluster,
                               Seconds patience) {
-  const WorkerPool workers(cluster, "cpu");
+  const WorkerPool workers(cluster, Backend{});
   std::vector<std::string> names;
   for (const StagePlan& stage : trial.from.stages) names.push_back(to_string(stage.model_stage));
   DeviceLocks locks(names);

@@ -26,6 +26,12 @@ Cluster gpu_cluster(int devices) {
   return cluster;
 }
 
+Backend first_gpus(int count) {
+  Backend backend;
+  for (int i = 0; i < count; ++i) backend.gpus.push_back(i);
+  return backend;
+}
+
 Plan actor_plan(ModelStage model_stage, Layout layout, int units) {
   std::vector<DeviceId> devices;
   for (int i = 0; i < units * layout.devices(); ++i) devices.push_back({0, i});
@@ -36,7 +42,7 @@ GpuState::GpuState(const ModelSpec& spec, ModelStage model_stage, int devices)
     : model_stage_(model_stage),
       cluster_(gpu_cluster(devices)),
       job_(ppo_job(spec)),
-      workers_(cluster_, "cuda"),
+      workers_(cluster_, first_gpus(devices)),
       store_(workers_),
       compiler_(job_, cluster_) {}
 

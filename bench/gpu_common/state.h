@@ -13,6 +13,7 @@ int64_t num_parameters(const ModelSpec& spec);
 
 // The GPUs 0 … devices-1 of this machine, with all their memory.
 Cluster gpu_cluster(int devices);
+Backend first_gpus(int count);
 
 // Units of `layout` on the first `units` × layout.devices() devices, of the actor's training or,
 // weights only, generation.

@@ -6,6 +6,7 @@
 
 #include "common/record.h"
 #include "nereus/cost/memory.h"
+#include "nereus/cuda/device.h"
 #include "nereus/engine/stopwatch.h"
 #include "nereus/rl/minibatch.h"
 
@@ -68,7 +69,7 @@ Training::Training(const TrainingCase& parameters)
       stage_{Role::kActor, parameters.update ? Stage::kTraining : Stage::kGeneration},
       plan_(plan_of(parameters, stage_)),
       state_(spec_, stage_, parameters.tp * parameters.dp),
-      communicators_("cuda"),
+      communicators_(first_gpus(cuda::device_count())),
       experience_(random_experience(spec_, parameters)) {
   state_.fill(plan_);
   auto comms = connect(plan_.stages.front(), communicators_);

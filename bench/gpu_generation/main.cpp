@@ -7,6 +7,7 @@
 
 #include "common/record.h"
 #include "gpu_common/state.h"
+#include "nereus/cuda/device.h"
 #include "nereus/engine/stopwatch.h"
 #include "nereus/engine/unit_engine.h"
 
@@ -51,7 +52,7 @@ Json run(const Arguments& arguments) {
   const Plan plan = actor_plan(stage, {arguments.tp, 1}, 1);
   GpuState state(spec, stage, arguments.tp);
   state.fill(plan);
-  CommunicatorCache communicators("cuda");
+  CommunicatorCache communicators(first_gpus(cuda::device_count()));
   auto comms = connect(plan.stages.front(), communicators);
   const Emu unit = units_of(plan.stages.front()).front();
   std::map<DeviceId, std::unique_ptr<UnitEngine>> engines;

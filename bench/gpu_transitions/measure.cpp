@@ -8,6 +8,7 @@
 
 #include "common/record.h"
 #include "nereus/comm/communicator_cache.h"
+#include "nereus/cuda/device.h"
 #include "nereus/cuda/state_ops.h"
 #include "nereus/engine/stopwatch.h"
 
@@ -144,7 +145,7 @@ std::vector<Json> measure_chain(GpuState& state, ModelStage model_stage, int rep
 
 Json measure_broadcast(GpuState& state, ModelStage model_stage) {
   const Emu unit = units_of(actor_plan(model_stage, Layout(), 1).stages.front()).front();
-  CommunicatorCache cache("cuda");
+  CommunicatorCache cache(first_gpus(cuda::device_count()));
   const auto handles = cache.group(kGpus);
   const UnitState& source = state.store().at(unit, kGpus[0]);
   std::vector<at::Tensor> tensors;
@@ -237,7 +238,7 @@ Json measure_hidden(GpuState& state, ModelStage model_stage) {
 }
 
 Json measure_communicators() {
-  CommunicatorCache cache("cuda");
+  CommunicatorCache cache(first_gpus(cuda::device_count()));
   const Stopwatch making;
   auto handles = cache.group(kGpus);
   const double made = making.elapsed().count();

@@ -117,6 +117,7 @@ Question question(ConfigArguments given, PlanArguments arguments) {
     }
   }
   if (arguments.cluster.empty() && arguments.devices > 0) {
+    if (config.cluster.device.starts_with("cuda:")) config.cluster.device = "cuda";
     config.cluster.devices = arguments.devices;
     config.supply = {};
   }

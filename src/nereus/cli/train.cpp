@@ -17,14 +17,22 @@ void add_train(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("train", "Run an RL job, adapting its plan on the way");
   command->footer(
       "Example:  ./nereus train examples/quickstart.yaml trainer.seed=2\n"
+      "          ./nereus train examples/arithmetic.yaml --devices cuda:0,1\n"
       "Ctrl-C saves a checkpoint after the current step; the same command with --resume goes on.");
   auto arguments = add_config_arguments(*command);
   auto resume = std::make_shared<bool>(false);
   auto directory = std::make_shared<std::string>();
+  auto devices = std::make_shared<std::string>();
+  command->add_option("--devices", *devices,
+                      "cpu, cuda (all GPUs) or cuda:0,1; instead of the configured ones");
   command->add_flag("--resume", *resume, "Go on from the newest checkpoint of the run directory");
   command->add_option("--run-dir", *directory, "Same as trainer.default_local_dir=…");
   command->callback([=, &action] {
     action = [=] {
+      if (!devices->empty()) {
+        arguments->overrides.insert(arguments->overrides.end(),
+                                    {"cluster.device=" + *devices, "cluster.devices=0"});
+      }
       Config config = arguments->load();
       if (!directory->empty()) config.trainer.default_local_dir = *directory;
       if (*resume) config.trainer.resume_mode = "auto";

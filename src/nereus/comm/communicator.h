@@ -47,6 +47,9 @@ class Communicator {
   void recv(at::Tensor& tensor, int from);
   void barrier();
 
+  // Whether what it enqueues on an accelerator may be recorded into a graph (cuda::Graph).
+  virtual bool is_recordable() const = 0;
+
   // Wakes every rank of the group, now and later, with Error(kAborted, reason). Any thread.
   virtual void abort(const std::string& reason) = 0;
   virtual bool is_aborted() const = 0;

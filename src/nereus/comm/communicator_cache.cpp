@@ -1,6 +1,7 @@
 #include "nereus/comm/communicator_cache.h"
 
 #include <algorithm>
+#include <set>
 
 #include "nereus/comm/nccl_communicator.h"
 
@@ -9,12 +10,17 @@ namespace nereus {
 namespace {
 
 std::vector<std::unique_ptr<Communicator>> make_group(const std::vector<DeviceId>& members,
-                                                      const std::string& device_type) {
-  if (device_type != "cuda") return make_thread_communicators(static_cast<int>(members.size()));
-  std::vector<int> devices;
-  devices.reserve(members.size());
-  for (const DeviceId member : members) devices.push_back(member.index);
-  return make_nccl_communicators(devices);
+                                                      const Backend& backend) {
+  std::set<int> gpus;
+  std::vector<int> of_members;
+  for (const DeviceId member : members) {
+    if (backend.is_cpu()) break;
+    of_members.push_back(backend.gpu_of(member));
+    gpus.insert(of_members.back());
+  }
+  const bool each_has_its_own = gpus.size() == members.size();
+  if (each_has_its_own) return make_nccl_communicators(of_members);
+  return make_thread_communicators(static_cast<int>(members.size()));
 }
 
 }  // namespace
@@ -25,7 +31,7 @@ std::vector<std::shared_ptr<Communicator>> CommunicatorCache::group(
   std::vector<std::shared_ptr<Communicator>>& handles = groups_[members];
   if (handles.empty() || handles.front()->is_aborted()) {
     handles.clear();
-    for (auto& handle : make_group(members, device_type_)) handles.push_back(std::move(handle));
+    for (auto& handle : make_group(members, backend_)) handles.push_back(std::move(handle));
   }
   return handles;
 }

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "nereus/cluster/cluster.h"
+#include "nereus/cluster/backend.h"
 #include "nereus/comm/communicator.h"
 
 namespace nereus {
@@ -15,8 +15,8 @@ namespace nereus {
 // Thread-safe.
 class CommunicatorCache final {
  public:
-  // `device_type` "cpu": threads' communicators; "cuda": NCCL's, device i of the host being cuda:i.
-  explicit CommunicatorCache(std::string device_type) : device_type_(std::move(device_type)) {}
+  // On GPUs of their own the members of a group have NCCL's communicators, else threads'.
+  explicit CommunicatorCache(Backend backend) : backend_(std::move(backend)) {}
 
   // One handle per member, in their order: those that were given out before for these members, or
   // new ones if there are none or somebody has aborted them. Whoever shares a handle uses it on one
@@ -27,7 +27,7 @@ class CommunicatorCache final {
   void trim();
 
  private:
-  std::string device_type_;
+  Backend backend_;
   std::mutex mutex_;
   std::map<std::vector<DeviceId>, std::vector<std::shared_ptr<Communicator>>> groups_;
 };

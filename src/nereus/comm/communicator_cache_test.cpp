@@ -8,7 +8,7 @@ namespace {
 const std::vector<DeviceId> kPair = {{0, 0}, {0, 1}};
 
 TEST(CommunicatorCache, GivesTheSameGroupAgain) {
-  CommunicatorCache cache("cpu");
+  CommunicatorCache cache(Backend{});
   const auto first = cache.group(kPair);
   ASSERT_EQ(first.size(), 2);
   EXPECT_EQ(first[1]->rank(), 1);
@@ -17,7 +17,7 @@ TEST(CommunicatorCache, GivesTheSameGroupAgain) {
 }
 
 TEST(CommunicatorCache, ReplacesAnAbortedGroup) {
-  CommunicatorCache cache("cpu");
+  CommunicatorCache cache(Backend{});
   const auto first = cache.group(kPair);
   first[1]->abort("device 0:1 was lost");
   const auto second = cache.group(kPair);
@@ -26,7 +26,7 @@ TEST(CommunicatorCache, ReplacesAnAbortedGroup) {
 }
 
 TEST(CommunicatorCache, GivesUpOnlyWhatNobodyUses) {
-  CommunicatorCache cache("cpu");
+  CommunicatorCache cache(Backend{});
   const auto used = cache.group(kPair);
   const std::weak_ptr<Communicator> unused = cache.group({{0, 2}, {0, 3}}).front();
   EXPECT_FALSE(unused.expired());

@@ -53,6 +53,7 @@ class NcclCommunicator final : public LocalCommunicator {
         extents_(std::move(extents)) {}
 
   void abort(const std::string& reason) override { nccl_->abort(reason); }
+  bool is_recordable() const override { return true; }
 
  protected:
   void do_all_reduce(at::Tensor& tensor, ReduceOp op) override {

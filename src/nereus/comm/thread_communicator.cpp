@@ -39,6 +39,9 @@ class ThreadCommunicator final : public LocalCommunicator {
   ThreadCommunicator(int rank, std::shared_ptr<HostGroup> group, std::shared_ptr<Slots> slots)
       : LocalCommunicator(rank, std::move(group)), slots_(std::move(slots)) {}
 
+  // Operations between ranks wait for the device.
+  bool is_recordable() const override { return size() == 1; }
+
  protected:
   void do_all_reduce(at::Tensor& tensor, ReduceOp op) override {
     exchange(tensor, [&](const std::vector<at::Tensor>& parts) { reduce(parts, op, tensor); });

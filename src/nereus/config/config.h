@@ -144,8 +144,8 @@ struct TrainerConfig {
 };
 
 struct ClusterConfig {
-  std::string device = "cpu";
-  int devices = 1;
+  std::string device = "auto";
+  int devices = 0;
   Bytes memory_per_device;
   int cores = 0;
   int hosts = 1;

@@ -129,8 +129,11 @@ void describe_trainer(TrainerConfig& trainer, V& visit) {
 
 template <class V>
 void describe_cluster(ClusterConfig& cluster, V& visit) {
-  visit("cluster.device", cluster.device, "cpu (virtual devices, one thread each) or cuda.");
-  visit("cluster.devices", cluster.devices, "Devices per host.");
+  visit(
+      "cluster.device", cluster.device,
+      "cpu (virtual devices, one thread each), cuda (all GPUs), cuda:0,1 (these; 0,0: two virtual "
+      "devices share one), or auto: cuda if a GPU is there, else cpu.");
+  visit("cluster.devices", cluster.devices, "Devices per host; 0: all GPUs, or one for cpu.");
   visit("cluster.memory_per_device", cluster.memory_per_device,
         "What a plan may use of each, enforced; required for cpu.");
   visit("cluster.cores", cluster.cores, "Cores that virtual devices share; 0: as found.");

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "nereus/base/error.h"
+#include "nereus/config/devices.h"
 
 namespace nereus {
 
@@ -76,26 +76,7 @@ Json reward_options(const RewardConfig& reward) {
 
 }  // namespace
 
-Cluster to_cluster(const Config& config) {
-  const ClusterConfig& wanted = config.cluster;
-  const int found = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  Cluster cluster;
-  if (wanted.device == "cpu") {
-    cluster = cpu_cluster(wanted.devices, wanted.memory_per_device,
-                          wanted.cores == 0 ? found : wanted.cores);
-    if (wanted.link_bandwidth.count() > 0) {
-      cluster.in_host.bandwidth = static_cast<double>(wanted.link_bandwidth.count());
-    }
-  } else {
-    cluster = named_cluster("h200x8", 1);
-    cluster.hosts[0].devices = wanted.devices;
-    cluster.hosts[0].full_speed_devices = wanted.devices;
-    if (wanted.memory_per_device.count() > 0) cluster.device.memory = wanted.memory_per_device;
-  }
-  if (wanted.host_memory.count() > 0) cluster.hosts[0].memory = wanted.host_memory;
-  cluster.hosts.resize(static_cast<size_t>(wanted.hosts), cluster.hosts[0]);
-  return cluster;
-}
+Cluster to_cluster(const Config& config) { return to_cluster(config.cluster, cuda::gpus()); }
 
 LiveOptions to_live_options(const Config& config) {
   if (config.cluster.hosts != 1) {
@@ -105,7 +86,7 @@ LiveOptions to_live_options(const Config& config) {
   }
   LiveOptions options;
   options.cluster = to_cluster(config);
-  options.device_type = config.cluster.device;
+  options.backend = host_devices(config.cluster, cuda::device_count()).backend;
   options.actor = {config.model.path, config.model.random_weights};
   if (config.algorithm.adv_estimator == "gae") {
     options.critic = {config.critic.model.path, config.critic.model.random_weights};

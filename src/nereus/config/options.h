@@ -7,8 +7,7 @@
 
 namespace nereus {
 
-// Peak rates of the devices are starting values; calibration corrects them. Throws
-// Error(kInvalidInput).
+// With the GPUs that are visible here (devices.h). Throws Error(kInvalidInput).
 Cluster to_cluster(const Config& config);
 
 // Throws Error(kInvalidInput) for what only one host can do, and for a bad supply trace.

@@ -6,6 +6,7 @@
 #include "nereus/base/error.h"
 #include "nereus/base/text.h"
 #include "nereus/config/config.h"
+#include "nereus/config/devices.h"
 #include "nereus/config/values.h"
 #include "nereus/model/model_spec.h"
 #include "nereus/plan/model_stage.h"
@@ -157,23 +158,23 @@ void verify_trainer(const TrainerConfig& trainer) {
 
 void verify_cluster(const Config& config) {
   const ClusterConfig& cluster = config.cluster;
-  one_of("cluster.device", cluster.device, {"cpu", "cuda"});
-  at_least(1, "cluster.devices", cluster.devices);
+  at_least(0, "cluster.devices", cluster.devices);
   at_least(1, "cluster.hosts", cluster.hosts);
   at_least(0, "cluster.cores", cluster.cores);
-  if (cluster.device == "cpu" && cluster.memory_per_device.count() == 0) {
+  const HostDevices devices = host_devices(cluster, cuda::device_count());
+  if (devices.backend.is_cpu() && cluster.memory_per_device.count() == 0) {
     refuse("cluster.memory_per_device is missing: virtual CPU devices need one, e.g. 48MiB");
   }
-  if (cluster.device != "cpu" && cluster.link_bandwidth.count() > 0) {
+  if (!devices.backend.is_cpu() && cluster.link_bandwidth.count() > 0) {
     refuse("cluster.link_bandwidth slows down virtual CPU devices only: leave it out for " +
            cluster.device);
   }
   schedule("supply", config.supply.counts, 0);
   for (const auto& [step, count] : config.supply.counts.entries) {
-    if (count > int64_t{cluster.devices} * cluster.hosts) {
+    if (count > int64_t{devices.count} * cluster.hosts) {
       refuse("supply gives " + std::to_string(count) + " devices at step " + std::to_string(step) +
              ", but cluster.devices × cluster.hosts is " +
-             std::to_string(cluster.devices * cluster.hosts));
+             std::to_string(devices.count * cluster.hosts));
     }
   }
 }

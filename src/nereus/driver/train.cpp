@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "nereus/base/text.h"
+#include "nereus/config/devices.h"
 #include "nereus/config/options.h"
 #include "nereus/driver/starting_plan.h"
 #include "nereus/driver/stop_signal.h"
@@ -162,6 +163,7 @@ std::string closing_words(LoopEnd end, const RunDirectory& record, int steps, co
 
 LoopEnd train(const Config& config) {
   const LiveOptions options = to_live_options(config);
+  require_gpus(options.backend, cuda::device_count());
   const Start start = find_start(config, options);
   LiveJob job(options, start.plan);
   if (start.checkpoint) job.resume(*start.checkpoint);

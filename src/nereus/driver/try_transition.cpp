@@ -43,7 +43,7 @@ void make_random_state(StateStore& store, const StagePlan& stage, const StateSch
 TransitionReport try_transition(const TransitionDag& dag, const JobSpec& job,
                                 const Cluster& cluster) {
   require_memory(dag);
-  const WorkerPool workers(cluster, "cpu");
+  const WorkerPool workers(cluster, Backend{});
   StateStore store(workers);
   const auto schema_of = [&](ModelStage model_stage) {
     return state_schema(job.models.at(model_stage.role), model_stage);

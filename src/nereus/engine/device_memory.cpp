@@ -99,11 +99,12 @@ DeviceMemory::DeviceMemory(std::string name, Bytes budget) : account_(new Accoun
   account_->budget = budget.count();
 }
 
-DeviceMemory::DeviceMemory(std::string name, Bytes budget, c10::Device accelerator)
+DeviceMemory::DeviceMemory(std::string name, Bytes budget, c10::Device accelerator, int sharing)
     : DeviceMemory(std::move(name), budget) {
   accelerator_ = accelerator;
+  sharing_ = sharing;
   at::globalContext().lazyInitDevice(accelerator.type());
-  if (budget > Bytes()) cuda::limit_memory(accelerator.index(), budget);
+  if (budget > Bytes()) cuda::limit_memory(accelerator.index(), budget * sharing);
 }
 
 namespace {
@@ -118,11 +119,12 @@ c10::CachingDeviceAllocator::Stat allocated_on(c10::Device device) {
 Bytes DeviceMemory::budget() const { return Bytes(account_->budget); }
 
 Bytes DeviceMemory::current() const {
-  return Bytes(accelerator_ ? allocated_on(*accelerator_).current : account_->current.load());
+  return Bytes(accelerator_ ? allocated_on(*accelerator_).current / sharing_
+                            : account_->current.load());
 }
 
 Bytes DeviceMemory::peak() const {
-  return Bytes(accelerator_ ? allocated_on(*accelerator_).peak : account_->peak.load());
+  return Bytes(accelerator_ ? allocated_on(*accelerator_).peak / sharing_ : account_->peak.load());
 }
 
 void DeviceMemory::reset_peak() {

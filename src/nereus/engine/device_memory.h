@@ -18,8 +18,9 @@ class DeviceMemory final {
   // Of a virtual CPU device, or of host memory; `name` appears in errors; budget 0: unlimited.
   DeviceMemory(std::string name, Bytes budget);
   // Of an accelerator that this process has to itself: its caching allocator keeps the account, and
-  // throws c10::OutOfMemoryError beyond the budget.
-  DeviceMemory(std::string name, Bytes budget, c10::Device accelerator);
+  // throws c10::OutOfMemoryError beyond the budget. Of `sharing` devices on one accelerator each
+  // reports an equal part of what they use together.
+  DeviceMemory(std::string name, Bytes budget, c10::Device accelerator, int sharing = 1);
 
   Bytes budget() const;
   Bytes current() const;
@@ -43,6 +44,7 @@ class DeviceMemory final {
  private:
   std::shared_ptr<Account> account_;
   std::optional<c10::Device> accelerator_;
+  int sharing_ = 1;
 };
 
 }  // namespace nereus

@@ -1,6 +1,7 @@
 #include "nereus/engine/worker.h"
 
 #include <ATen/Parallel.h>
+#include <c10/core/AutogradState.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
@@ -49,6 +50,9 @@ void Worker::post(std::function<void()> task) {
 
 void Worker::loop() {
   at::set_num_threads(1);
+  // Backward runs on this thread. Autograd's own one for a GPU would be another device's too where
+  // two share the GPU, and a collective of the first would wait there for the second's.
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
   if (!where_.device().is_cpu()) use_own_stream(where_.device());
   const DeviceMemory::Scope scope(memory_);
   while (true) {
@@ -64,26 +68,26 @@ void Worker::loop() {
   }
 }
 
-WorkerPool::WorkerPool(const Cluster& cluster, const std::string& device_type) {
-  const bool on_gpu = device_type == "cuda";
+WorkerPool::WorkerPool(const Cluster& cluster, const Backend& backend) {
   const auto add = [&](DeviceId id, at::TensorOptions where, DeviceMemory memory) {
     workers_.emplace(id, std::make_unique<Worker>(id, where, std::move(memory)));
   };
   const DevicePool devices = all_devices(cluster);
   for (const DeviceId id : devices.devices()) {
     const Bytes budget = cluster.device.memory;
-    if (on_gpu) {
-      const at::Device gpu(at::kCUDA, static_cast<at::DeviceIndex>(id.index));
-      add(id, gpu, DeviceMemory(to_string(id), budget, gpu));
-    } else {
+    if (backend.is_cpu()) {
       add(id, at::kCPU, DeviceMemory(to_string(id), budget));
+    } else {
+      const at::Device gpu(at::kCUDA, static_cast<at::DeviceIndex>(backend.gpu_of(id)));
+      add(id, gpu, DeviceMemory(to_string(id), budget, gpu, backend.sharing(id)));
     }
   }
   for (int host = 0; host < static_cast<int>(cluster.hosts.size()); ++host) {
     const Bytes memory = cluster.hosts[host].memory;
     if (memory == Bytes()) continue;
     const DeviceId id{host, kHostMemory};
-    add(id, at::TensorOptions(at::kCPU).pinned_memory(on_gpu), DeviceMemory(to_string(id), memory));
+    add(id, at::TensorOptions(at::kCPU).pinned_memory(!backend.is_cpu()),
+        DeviceMemory(to_string(id), memory));
   }
 }
 

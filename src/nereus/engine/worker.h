@@ -12,6 +12,7 @@
 #include <span>
 #include <thread>
 
+#include "nereus/cluster/backend.h"
 #include "nereus/cluster/cluster.h"
 #include "nereus/engine/device_memory.h"
 
@@ -51,10 +52,9 @@ class Worker final {
 
 class WorkerPool final {
  public:
-  // One worker for each device of the cluster, computing on the CPU or, `device_type` "cuda", index
-  // i of a host on cuda:i; and one for each host's memory that state may be parked in. Budgets are
-  // the cluster's.
-  WorkerPool(const Cluster& cluster, const std::string& device_type);
+  // One worker for each device of the cluster, and one for each host's memory that state may be
+  // parked in. Budgets are the cluster's.
+  WorkerPool(const Cluster& cluster, const Backend& backend);
 
   // A second thread for each device, with the same memory accounts: work beside the passes that
   // keep the first ones busy.

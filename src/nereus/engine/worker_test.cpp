@@ -16,7 +16,7 @@ const std::vector<DeviceId> kDevices = {{0, 0}, {0, 1}, {0, 2}};
 void ignore(const std::string&) {}
 
 TEST(WorkerPool, RunsOnEveryDeviceAtOnce) {
-  const WorkerPool pool(cpu_cluster(3, Bytes(0), 1), "cpu");
+  const WorkerPool pool(cpu_cluster(3, Bytes(0), 1), Backend{});
   auto comms = make_thread_communicators(3);
   std::atomic<int> ran = 0;
   // A barrier passes only if all three run at the same time.
@@ -31,7 +31,7 @@ TEST(WorkerPool, RunsOnEveryDeviceAtOnce) {
 }
 
 TEST(WorkerPool, ThrowsTheCauseAndNotItsConsequences) {
-  const WorkerPool pool(cpu_cluster(3, Bytes(0), 1), "cpu");
+  const WorkerPool pool(cpu_cluster(3, Bytes(0), 1), Backend{});
   auto comms = make_thread_communicators(3);
   const auto body = [&](Worker& worker) {
     if (worker.id().index == 1) throw Error(ErrorCode::kNumeric, "NaN on device 1");
@@ -50,14 +50,14 @@ TEST(WorkerPool, ThrowsTheCauseAndNotItsConsequences) {
 }
 
 TEST(WorkerPool, EnforcesTheBudgetOfEachDevice) {
-  const WorkerPool pool(cpu_cluster(3, Bytes(1000), 1), "cpu");
+  const WorkerPool pool(cpu_cluster(3, Bytes(1000), 1), Backend{});
   const auto body = [](Worker& worker) { at::empty({worker.id().index == 2 ? 300 : 100}); };
   EXPECT_THROW(pool.run(kDevices, body, ignore), Error);
   EXPECT_EQ(pool.at({0, 0}).memory().peak(), Bytes(400));
 }
 
 TEST(WorkerPool, GivesHostMemoryItsOwnBudget) {
-  const WorkerPool pool(cpu_cluster(3, Bytes(1000), 1), "cpu");
+  const WorkerPool pool(cpu_cluster(3, Bytes(1000), 1), Backend{});
   const DeviceId host{0, kHostMemory};
   EXPECT_EQ(pool.devices().front(), host);
   at::Tensor parked;
@@ -67,7 +67,7 @@ TEST(WorkerPool, GivesHostMemoryItsOwnBudget) {
 }
 
 TEST(WorkerPool, WorksBesideABusyPoolOnTheSameBudget) {
-  const WorkerPool pool(cpu_cluster(3, Bytes(1000), 1), "cpu");
+  const WorkerPool pool(cpu_cluster(3, Bytes(1000), 1), Backend{});
   const WorkerPool second = pool.beside();
   std::promise<void> finished;
   at::Tensor tensor;

@@ -56,7 +56,7 @@ class LiveJob::Impl {
         reward_(make_reward(options_.reward, options_.reward_options)),
         kl_(options_.ppo.kl_coef, options_.ppo.target_kl,
             options_.ppo.adaptive_kl ? options_.ppo.kl_horizon : 0),
-        runtime_(options_.cluster, options_.device_type, job_.models),
+        runtime_(options_.cluster, options_.backend, job_.models),
         transitions_(runtime_, options_) {
     verify(plan, all_devices(options_.cluster), job_);
     verify_trainable(plan, job_.models);

@@ -32,6 +32,7 @@ std::vector<StepReport> run(LiveJob& job) {
 
 TEST(MemoryPressure, SmallerMicroBatchesGoOnWithTheSameResult) {
   LiveOptions options = tiny_job(/*devices=*/2, /*steps=*/2);
+  if (!options.backend.is_cpu()) GTEST_SKIP() << "a GPU's allocator takes more than tiny models do";
   options.response_length = {{{0, 24}}};
   const Plan plan = with_micro_batch(uniform_plan(options, {1, 1}, 2), 8);
   LiveJob plenty(options, plan);

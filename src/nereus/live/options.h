@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "nereus/base/json.h"
+#include "nereus/cluster/backend.h"
 #include "nereus/cluster/cluster.h"
 #include "nereus/engine/optimizer.h"
 #include "nereus/engine/transition_executor.h"
@@ -54,7 +55,7 @@ struct PpoOptions {
 
 struct LiveOptions {
   Cluster cluster;
-  std::string device_type = "cpu";  // where worker i computes: "cpu" or "cuda"
+  Backend backend;
   ModelSource actor;
   std::optional<ModelSource> critic;     // exactly with GAE
   std::optional<ModelSource> reference;  // needed for KL in reward or in loss

@@ -26,12 +26,11 @@ void verify_trainable(const Plan& plan, const std::map<Role, ModelUse>& models) 
   }
 }
 
-Runtime::Runtime(const Cluster& cluster, const std::string& device_type,
-                 std::map<Role, ModelUse> models)
+Runtime::Runtime(const Cluster& cluster, const Backend& backend, std::map<Role, ModelUse> models)
     : models_(std::move(models)),
       devices_(all_devices(cluster)),
-      workers_(cluster, device_type),
-      communicators_(device_type),
+      workers_(cluster, backend),
+      communicators_(backend),
       store_(workers_) {}
 
 StateSchema Runtime::schema(ModelStage model_stage) const {

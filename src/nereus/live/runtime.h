@@ -21,7 +21,7 @@ void verify_trainable(const Plan& plan, const std::map<Role, ModelUse>& models);
 // Used by the host thread only.
 class Runtime final {
  public:
-  Runtime(const Cluster& cluster, const std::string& device_type, std::map<Role, ModelUse> models);
+  Runtime(const Cluster& cluster, const Backend& backend, std::map<Role, ModelUse> models);
 
   StateStore& store() { return store_; }
   const StateStore& store() const { return store_; }

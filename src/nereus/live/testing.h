@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "nereus/data/files.h"
+#include "nereus/engine/testing.h"
 #include "nereus/live/live_job.h"
 
 namespace nereus::testing {
@@ -32,6 +33,7 @@ inline LiveOptions tiny_job(int devices, int steps) {
   const auto digits = std::filesystem::path(NEREUS_SOURCE_DIR) / "assets/digits";
   LiveOptions options;
   options.cluster = cpu_cluster(devices, Bytes(int64_t{1} << 30), devices);
+  options.backend = backend(devices);
   options.actor = {tiny_model(), /*random_weights=*/true};
   options.critic = options.actor;
   options.reference = options.actor;

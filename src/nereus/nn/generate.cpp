@@ -105,7 +105,7 @@ class Generation {
   // second one, which is recorded for all that follow.
   void decode() {
     const auto work = [&] { logits_ = all_logits(through_blocks(drawn_[0].to(at::kLong))); };
-    const bool recordable = cache_.repeats() && pp_.size() == 1;
+    const bool recordable = cache_.repeats() && pp_.size() == 1 && tp_.is_recordable();
     if (!recordable || !prepared_) {
       work();
       prepared_ = true;

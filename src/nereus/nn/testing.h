@@ -3,18 +3,21 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <c10/core/AutogradState.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "nereus/comm/nccl_communicator.h"
+#include "nereus/cuda/device.h"
 #include "nereus/nn/decoder.h"
 
 namespace nereus::testing {
@@ -62,10 +65,19 @@ struct UnitRank {
 // Between ranks on these devices.
 inline std::vector<std::unique_ptr<Communicator>> connect(const std::vector<at::Device>& devices) {
   const auto size = static_cast<int>(devices.size());
-  if (devices.front().is_cpu()) return make_thread_communicators(size);
   std::vector<int> gpus;
   for (const at::Device device : devices) gpus.push_back(device.index());
+  const bool shared = std::set<int>(gpus.begin(), gpus.end()).size() < gpus.size();
+  if (devices.front().is_cpu() || shared) return make_thread_communicators(size);
   return make_nccl_communicators(gpus);
+}
+
+// The CPU for all ranks, or the GPUs of this machine in turns.
+inline std::function<at::Device(int)> devices_named(const std::string& type) {
+  if (type == "cpu") return [](int) { return at::Device(at::kCPU); };
+  return [gpus = cuda::device_count()](int index) {
+    return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index % gpus));
+  };
 }
 
 // What the calling thread does on an accelerator goes to a stream of its own from now on.
@@ -100,6 +112,8 @@ inline void on_unit(const ParameterMap& whole, const ModelSpec& spec, Layout lay
       try {
         at::set_num_threads(1);
         leave_default_stream(device_of(index));
+        // Ranks that share a GPU must not share autograd's thread for it.
+        c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
         const ParameterMap parameters = cut_model(whole, spec, layout, rank, device_of(index));
         const DecoderStage stage(spec, layout, rank, parameters, tp);
         work({index, rank, stage, tp, pp, parameters});
