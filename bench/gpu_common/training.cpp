@@ -1,6 +1,7 @@
 #include "gpu_common/training.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/CachingDeviceAllocator.h>
 
 #include <numeric>
 
@@ -130,6 +131,17 @@ Bytes Training::predicted_peak() const {
   return predict_memory(plan_, job, Calibration()).peak.at(devices_.front());
 }
 
+namespace {
+
+// What the allocator has taken of the first GPU, fragments included.
+Bytes reserved() {
+  const auto stats = c10::getDeviceAllocator(at::kCUDA)->getDeviceStats(0);
+  return Bytes(stats.reserved_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)]
+                   .current);
+}
+
+}  // namespace
+
 Json Training::report() {
   step();
   step();
@@ -153,7 +165,8 @@ Json Training::report() {
       {"seconds", median},
       {"tokens_per_s", tokens / median},
       {"model_tflops_per_gpu", flops / median / 1e12 / static_cast<double>(devices_.size())},
-      {"peak_gib", gib(memory.peak())}};
+      {"peak_gib", gib(memory.peak())},
+      {"reserved_gib", gib(reserved())}};
   if (case_.update) record["predicted_peak_gib"] = gib(predicted_peak());
   return record;
 }

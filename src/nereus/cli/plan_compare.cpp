@@ -95,7 +95,7 @@ std::string render_comparison(const Comparison& comparison, const PlanReport& be
   for (const std::string& violation : comparison.violations) text += "  " + violation + "\n";
   text +=
       "What differs\n" + render_differences(comparison.predicted.best.plan, best.best.plan, name);
-  text += "Memory of the setting\n" + render_memory_groups(comparison.predicted.memory, cluster);
+  text += "Memory of the setting\n" + render_memory(comparison.predicted.memory, cluster);
   if (!comparison.job.empty()) {
     text += "Job of both as in the setting: " + join(comparison.job, " ") + "\n";
   }

@@ -1,7 +1,6 @@
 #include "nereus/cli/plan_text.h"
 
 #include <algorithm>
-#include <map>
 
 #include "nereus/base/text.h"
 #include "nereus/observe/tables.h"
@@ -9,15 +8,6 @@
 namespace nereus {
 
 namespace {
-
-// "0:0 … 3:7 (32)", or the names of a few.
-std::string span_of(const std::vector<DeviceId>& devices) {
-  constexpr size_t kFew = 4;
-  std::vector<std::string> names;
-  for (DeviceId device : devices) names.push_back(to_string(device));
-  if (names.size() <= kFew) return join(names, " ");
-  return names.front() + " … " + names.back() + " (" + std::to_string(names.size()) + ")";
-}
 
 std::string short_text(const Plan& plan) {
   std::string text;
@@ -62,41 +52,6 @@ std::string short_stage(const StagePlan& stage) {
   return text.substr(0, text.find('[')) + span_of(devices);
 }
 
-std::string render_memory_groups(const MemoryPrediction& memory, const Cluster& cluster) {
-  std::vector<std::string> components;
-  std::map<DeviceId, std::map<std::string, Bytes>> cells;
-  for (const MemoryEntry& entry : memory.entries) {
-    if (std::ranges::find(components, entry.component) == components.end()) {
-      components.push_back(entry.component);
-    }
-    Bytes& cell = cells[entry.device][entry.component];
-    cell = entry.resident ? cell + entry.bytes : std::max(cell, entry.bytes);
-  }
-  std::vector<std::pair<std::vector<std::string>, std::vector<DeviceId>>> groups;
-  for (const auto& [device, peak] : memory.peak) {
-    std::vector<std::string> row;
-    for (const std::string& component : components) {
-      row.push_back(to_string(cells[device][component]));
-    }
-    row.push_back(to_string(peak));
-    row.push_back(is_host_memory(device) ? "" : to_string(cluster.device.memory));
-    const auto same = std::ranges::find(groups, row, [](const auto& group) { return group.first; });
-    if (same == groups.end()) {
-      groups.push_back({row, {device}});
-    } else {
-      same->second.push_back(device);
-    }
-  }
-  std::vector<std::vector<std::string>> rows{{"devices"}};
-  rows[0].insert(rows[0].end(), components.begin(), components.end());
-  rows[0].insert(rows[0].end(), {"peak", "capacity"});
-  for (auto& [row, devices] : groups) {
-    row.insert(row.begin(), span_of(devices));
-    rows.push_back(std::move(row));
-  }
-  return render_table(rows);
-}
-
 std::string render_changes(const std::vector<Change>& changes, std::optional<Seconds> now) {
   std::vector<std::vector<std::string>> rows;
   for (const Change& change : changes) {
@@ -119,7 +74,7 @@ std::string render_report(const PlanReport& report, const std::vector<Change>& c
     for (OpClass op_class : report.best.latency.unseen) names.push_back(to_string(op_class));
     text += "Never measured, so taken to be slow: " + join(names, ", ") + "\n";
   }
-  text += "\nPredicted memory\n" + render_memory_groups(report.memory, cluster);
+  text += "\nPredicted memory\n" + render_memory(report.memory, cluster);
   if (!report.runners_up.empty()) text += "\nRunners-up, where they differ\n";
   for (const Rejection& rejection : report.runners_up) {
     text += to_string(rejection.step) + "  " + rejection.why + "\n    " +

@@ -14,8 +14,6 @@ std::string render_report(const PlanReport& report, const std::vector<Change>& c
                           const Cluster& cluster, const Calibration& calibration);
 // As to_string(), without the list of devices where there are many.
 std::string short_stage(const StagePlan& stage);
-// A row for all devices that hold the same, a column per component.
-std::string render_memory_groups(const MemoryPrediction& memory, const Cluster& cluster);
 std::string render_changes(const std::vector<Change>& changes, std::optional<Seconds> now);
 
 // An SVG image: the step with actor training under each tp × pp, coloured from best (light) to

@@ -1,18 +1,35 @@
 #include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDAFunctions.h>
+
+#include <array>
+#include <mutex>
 
 #include "nereus/cuda/graph.h"
 
 namespace nereus::cuda {
 
+namespace {
+
+// Every PyTorch graph enters itself into, and removes itself from, its GPU's random generator, a
+// list that nobody else guards: devices that share a GPU take turns.
+std::mutex& registration(int gpu) {
+  static std::array<std::mutex, C10_COMPILE_TIME_MAX_GPUS> mutexes;
+  return mutexes.at(gpu);
+}
+
+}  // namespace
+
 struct Graph::Recording {
+  int gpu = c10::cuda::current_device();
   at::cuda::CUDAGraph graph;
 };
 
 Graph::Graph() = default;
-Graph::~Graph() = default;
+Graph::~Graph() { clear(); }
 
 void Graph::record(const std::function<void()>& work) {
   auto recording = std::make_unique<Recording>();
+  const std::lock_guard lock(registration(recording->gpu));
   // Other threads go on using their own streams and devices meanwhile.
   recording->graph.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
   work();
@@ -22,6 +39,10 @@ void Graph::record(const std::function<void()>& work) {
 
 void Graph::replay() { graph_->graph.replay(); }
 
-void Graph::clear() { graph_.reset(); }
+void Graph::clear() {
+  if (!graph_) return;
+  const std::lock_guard lock(registration(graph_->gpu));
+  graph_.reset();
+}
 
 }  // namespace nereus::cuda

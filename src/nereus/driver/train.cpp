@@ -13,6 +13,7 @@
 #include "nereus/live/live_job.h"
 #include "nereus/observe/progress.h"
 #include "nereus/observe/run_directory.h"
+#include "nereus/observe/tables.h"
 
 namespace nereus {
 
@@ -159,6 +160,18 @@ std::string closing_words(LoopEnd end, const RunDirectory& record, int steps, co
          " with the same command and --resume.";
 }
 
+// What devices were to hold when one of them ran out of memory, and what would help.
+std::string with_memory_table(const std::string& error, const Plan& plan,
+                              const Controller& controller) {
+  const MemoryPrediction memory = predict_memory(plan, controller.job(), controller.calibration());
+  return error + "\nPredicted memory of the plan, " + short_plan(plan) + ":\n" +
+         render_memory(memory, controller.cluster()) +
+         "Less is needed with a smaller actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu or "
+         "data.max_response_length, with more devices, or with recomputation "
+         "(adaptation.allow_recompute=true). If another program holds memory of the device, lower "
+         "cluster.memory_per_device. Go on from the last checkpoint with --resume.";
+}
+
 }  // namespace
 
 LoopEnd train(const Config& config) {
@@ -191,9 +204,12 @@ LoopEnd train(const Config& config) {
     return end;
   } catch (const Error& error) {
     progress.finish();
-    record.write_event("fault", job.step(), {{"message", error.what()}});
+    const Error full(error.code(), error.code() == ErrorCode::kOutOfMemory
+                                       ? with_memory_table(error.what(), job.plan(), controller)
+                                       : error.what());
+    record.write_event("fault", job.step(), {{"message", full.what()}});
     record.write_summary();
-    throw;
+    throw full;
   }
 }
 

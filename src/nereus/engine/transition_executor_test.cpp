@@ -45,6 +45,7 @@ void run_and_check(const TransitionCase& c, const TransitionOptions& options, Ta
   ASSERT_EQ(report.primitives.size(), dag->primitives.size());
   ASSERT_EQ(devices.problem_with(c.to), "");
   for (const auto& [device, peak] : report.peak_bytes) {
+    if (!devices.memory_is_exact()) break;
     const auto predicted = dag->peak_bytes.find(device);
     if (predicted == dag->peak_bytes.end()) {
       EXPECT_EQ(peak, devices.workers().at(device).memory().current()) << to_string(device);

@@ -164,7 +164,7 @@ TEST_P(GpuTest, HalfPrecisionIsNearFull) {
   if (cuda::device_count() == 0) GTEST_SKIP() << "needs a GPU";
   const ModelSpec spec = small(GetParam());
   const Results expected = run(spec, at::kFloat, {1, 1}, "cuda");
-  expect_near(run(spec, at::kBFloat16, {1, 1}, "cuda"), expected, 0.1);
+  expect_near(run(spec, at::kBFloat16, {1, 1}, "cuda"), expected, 0.15);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GpuTest, ::testing::Values("llama", "qwen2", "qwen3"),

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "nereus/base/text.h"
+
 namespace nereus {
 
 namespace {
@@ -33,21 +35,27 @@ std::string render_table(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
-std::string render_memory(const MemoryPrediction& prediction, const Cluster& cluster) {
-  std::vector<std::string> components;  // in the order in which the prediction has them
+std::string span_of(const std::vector<DeviceId>& devices) {
+  constexpr size_t kFew = 4;
+  std::vector<std::string> names;
+  for (DeviceId device : devices) names.push_back(to_string(device));
+  if (names.size() <= kFew) return join(names, " ");
+  return names.front() + " … " + names.back() + " (" + std::to_string(names.size()) + ")";
+}
+
+std::string render_memory(const MemoryPrediction& memory, const Cluster& cluster) {
+  std::vector<std::string> components;
   std::map<DeviceId, std::map<std::string, Bytes>> cells;
-  for (const MemoryEntry& entry : prediction.entries) {
+  for (const MemoryEntry& entry : memory.entries) {
     if (std::ranges::find(components, entry.component) == components.end()) {
       components.push_back(entry.component);
     }
     Bytes& cell = cells[entry.device][entry.component];
     cell = entry.resident ? cell + entry.bytes : std::max(cell, entry.bytes);
   }
-  std::vector<std::vector<std::string>> rows{{"device"}};
-  rows[0].insert(rows[0].end(), components.begin(), components.end());
-  rows[0].insert(rows[0].end(), {"peak", "capacity"});
-  for (const auto& [device, peak] : prediction.peak) {
-    std::vector<std::string> row{to_string(device)};
+  std::vector<std::pair<std::vector<std::string>, std::vector<DeviceId>>> groups;
+  for (const auto& [device, peak] : memory.peak) {
+    std::vector<std::string> row;
     for (const std::string& component : components) {
       row.push_back(to_string(cells[device][component]));
     }
@@ -55,23 +63,20 @@ std::string render_memory(const MemoryPrediction& prediction, const Cluster& clu
     row.push_back(to_string(is_host_memory(device)
                                 ? cluster.hosts.at(static_cast<size_t>(device.host)).memory
                                 : cluster.device.memory));
-    rows.push_back(row);
-  }
-  return render_table(rows);
-}
-
-std::string render_latency(const StepLatency& latency, const Calibration& calibration) {
-  std::vector<std::vector<std::string>> rows{{"pass", "predicted", "of which"}};
-  for (const NodeLatency& node : latency.nodes) {
-    std::string parts;
-    for (const auto& [op_class, ideal] : node.ideal) {
-      if (ideal.count() == 0) continue;
-      parts += (parts.empty() ? "" : ", ") + to_string(op_class) + " " +
-               to_string(ideal * (1 / calibration.efficiency(op_class)));
+    const auto same = std::ranges::find(groups, row, [](const auto& group) { return group.first; });
+    if (same == groups.end()) {
+      groups.push_back({row, {device}});
+    } else {
+      same->second.push_back(device);
     }
-    rows.push_back({node.name, to_string(node.predicted), parts});
   }
-  rows.push_back({"step", to_string(latency.total), ""});
+  std::vector<std::vector<std::string>> rows{{"devices"}};
+  rows[0].insert(rows[0].end(), components.begin(), components.end());
+  rows[0].insert(rows[0].end(), {"peak", "capacity"});
+  for (auto& [row, devices] : groups) {
+    row.insert(row.begin(), span_of(devices));
+    rows.push_back(std::move(row));
+  }
   return render_table(rows);
 }
 

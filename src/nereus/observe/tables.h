@@ -5,18 +5,17 @@
 #include <vector>
 
 #include "nereus/cost/memory.h"
-#include "nereus/cost/step_latency.h"
 
 namespace nereus {
 
 // Columns padded to their widest cell; the first row is the heading.
 std::string render_table(const std::vector<std::vector<std::string>>& rows);
 
-// Predicted peak memory: a row per device, a column per component (the largest of its passes for
-// transient ones), then peak and capacity.
-std::string render_memory(const MemoryPrediction& prediction, const Cluster& cluster);
+// "0:0 … 3:7 (32)", or the names of a few.
+std::string span_of(const std::vector<DeviceId>& devices);
 
-// Predicted step time: a row per pass, with the seconds of each operation class.
-std::string render_latency(const StepLatency& latency, const Calibration& calibration);
+// Predicted peak memory: a row for all devices that hold the same, a column per component (the
+// largest of its passes for transient ones), then peak and capacity.
+std::string render_memory(const MemoryPrediction& memory, const Cluster& cluster);
 
 }  // namespace nereus
