@@ -18,12 +18,14 @@ namespace nereus::cuda {
 void add_hash(const at::Tensor& shard, const Box& box, std::span<const int64_t> shape,
               const at::Tensor& sum);
 
-// Copies into one GPU: from others, or from pinned host memory, by the copy engines, at the full
-// speed of the link and without taking anything from kernels that run meanwhile; within the GPU by
-// kernels, at the same time. What is read must have been written before.
+// Copies into one GPU: from others, or from pinned host memory, at the full speed of the link; at
+// the same time within the GPU. What is read must have been written before.
 class Copies final {
  public:
-  Copies() = default;
+  // The copy engines take nothing from kernels that run meanwhile, but need two or three times as
+  // long as the link for short runs cut out of long rows, which a kernel copies at its full speed.
+  // `beside_kernels`: copy engines only.
+  explicit Copies(bool beside_kernels = false) : beside_kernels_(beside_kernels) {}
   ~Copies();  // joins
   Copies(const Copies&) = delete;
   Copies& operator=(const Copies&) = delete;
@@ -47,6 +49,9 @@ class Copies final {
   struct LocalCopy {
     at::Tensor to, from;
   };
+  void copy(const Copy& copy, c10::Stream stream) const;
+
+  bool beside_kernels_;
   int device_ = -1;
   std::vector<Copy> copies_;
   std::vector<LocalCopy> local_;

@@ -1,6 +1,7 @@
 #include "nereus/data/checkpoint.h"
 
 #include <ATen/ATen.h>
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -72,6 +73,16 @@ TEST(Checkpoint, DamagedBytesAreNoticed) {
   ASSERT_TRUE(checkpoint);
   EXPECT_THAT(error_message(ErrorCode::kInvalidInput, [&] { read_part(*checkpoint, "actor"); }),
               AllOf(HasSubstr("actor.safetensors"), HasSubstr("damaged")));
+}
+
+// Not libtorch's older copy, which crashes where the program's libstdc++ is newer (GCC 13).
+TEST(Checkpoint, FilesAreRemovedByTheSystemsStandardLibrary) {
+  void* remove_all = ::dlsym(RTLD_DEFAULT, "_ZNSt10filesystem10remove_allERKNS_7__cxx114pathE");
+  ASSERT_NE(remove_all, nullptr);
+  Dl_info library = {};
+  ASSERT_NE(::dladdr(remove_all, &library), 0);
+  EXPECT_NE(std::string(library.dli_fname).find("libstdc++"), std::string::npos)
+      << library.dli_fname;
 }
 
 }  // namespace
