@@ -42,7 +42,6 @@ class Controller {
   const Plan& plan() const { return plan_; }
   // Its workload is that of the next step.
   const JobSpec& job() const { return job_; }
-  const Cluster& cluster() const { return cluster_; }
   const Calibration& calibration() const { return calibration_; }
 
   // Everything needed to go on after a restart (references, horizons, calibration).

@@ -1,6 +1,7 @@
 #include "nereus/driver/train.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -160,16 +161,28 @@ std::string closing_words(LoopEnd end, const RunDirectory& record, int steps, co
          " with the same command and --resume.";
 }
 
-// What devices were to hold when one of them ran out of memory, and what would help.
-std::string with_memory_table(const std::string& error, const Plan& plan,
-                              const Controller& controller) {
-  const MemoryPrediction memory = predict_memory(plan, controller.job(), controller.calibration());
-  return error + "\nPredicted memory of the plan, " + short_plan(plan) + ":\n" +
-         render_memory(memory, controller.cluster()) +
-         "Less is needed with a smaller actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu or "
-         "data.max_response_length, with more devices, or with recomputation "
-         "(adaptation.allow_recompute=true). If another program holds memory of the device, lower "
-         "cluster.memory_per_device. Go on from the last checkpoint with --resume.";
+// Lack of memory, with what devices were to hold under the plan, and what would help; any other
+// error as it is.
+Error explained(const Error& error, const Plan& plan, const JobSpec& job, const Cluster& cluster,
+                const Calibration& calibration) {
+  if (error.code() != ErrorCode::kOutOfMemory) return error;
+  return Error(error.code(),
+               std::string(error.what()) + "\nPredicted memory of the plan, " + short_plan(plan) +
+                   ":\n" + render_memory(predict_memory(plan, job, calibration), cluster) +
+                   "Less is needed with a smaller ppo_micro_batch_size_per_gpu or "
+                   "max_response_length, with more devices, or with recomputation "
+                   "(adaptation.allow_recompute=true). If another program uses the device, lower "
+                   "cluster.memory_per_device. Go on from the last checkpoint with --resume.");
+}
+
+std::unique_ptr<LiveJob> start_job(const LiveOptions& options, const Start& start) {
+  try {
+    auto job = std::make_unique<LiveJob>(options, start.plan);
+    if (start.checkpoint) job->resume(*start.checkpoint);
+    return job;
+  } catch (const Error& error) {
+    throw explained(error, start.plan, job_spec(options, start.step), options.cluster, {});
+  }
 }
 
 }  // namespace
@@ -178,8 +191,8 @@ LoopEnd train(const Config& config) {
   const LiveOptions options = to_live_options(config);
   require_gpus(options.backend, cuda::device_count());
   const Start start = find_start(config, options);
-  LiveJob job(options, start.plan);
-  if (start.checkpoint) job.resume(*start.checkpoint);
+  const std::unique_ptr<LiveJob> owner = start_job(options, start);
+  LiveJob& job = *owner;
   Controller controller = make_controller(config, options, start);
 
   ProgressLine progress = ProgressLine::to_terminal(options.total_steps);
@@ -204,9 +217,8 @@ LoopEnd train(const Config& config) {
     return end;
   } catch (const Error& error) {
     progress.finish();
-    const Error full(error.code(), error.code() == ErrorCode::kOutOfMemory
-                                       ? with_memory_table(error.what(), job.plan(), controller)
-                                       : error.what());
+    const Error full =
+        explained(error, job.plan(), controller.job(), options.cluster, controller.calibration());
     record.write_event("fault", job.step(), {{"message", full.what()}});
     record.write_summary();
     throw full;
