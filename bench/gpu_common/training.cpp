@@ -123,6 +123,7 @@ void Training::work(const Worker& worker) {
 
 Bytes Training::predicted_peak() const {
   JobSpec job = state_.job();
+  job.execution = {.fused_kernels = true, .recomputes_only_what_is_read = true};
   job.workload = {.samples = case_.sequences * case_.dp,
                   .prompt_tokens = 1,
                   .response_mean = static_cast<double>(case_.length - 1),
@@ -131,18 +132,13 @@ Bytes Training::predicted_peak() const {
   return predict_memory(plan_, job, Calibration()).peak.at(devices_.front());
 }
 
-namespace {
-
-// What the allocator has taken of the first GPU, fragments included.
-Bytes reserved() {
+GpuMemory memory_now() {
   const auto stats = c10::getDeviceAllocator(at::kCUDA)->getDeviceStats(0);
-  return Bytes(stats.reserved_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)]
-                   .current);
+  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  return {Bytes(stats.allocated_bytes[kAll].current), Bytes(stats.reserved_bytes[kAll].current)};
 }
 
-}  // namespace
-
-Json Training::report() {
+Json Training::report(Bytes before) {
   step();
   step();
   DeviceMemory& memory = state_.workers().at(devices_.front()).memory();
@@ -165,8 +161,8 @@ Json Training::report() {
       {"seconds", median},
       {"tokens_per_s", tokens / median},
       {"model_tflops_per_gpu", flops / median / 1e12 / static_cast<double>(devices_.size())},
-      {"peak_gib", gib(memory.peak())},
-      {"reserved_gib", gib(reserved())}};
+      {"peak_gib", gib(memory.peak() - before)},
+      {"reserved_gib", gib(memory_now().reserved)}};
   if (case_.update) record["predicted_peak_gib"] = gib(predicted_peak());
   return record;
 }

@@ -18,6 +18,12 @@ struct TrainingCase {
   int repeats = 5;
 };
 
+// What tensors take of the first GPU now, and what the allocator has taken for them.
+struct GpuMemory {
+  Bytes allocated, reserved;
+};
+GpuMemory memory_now();
+
 // Forward and backward of one rank, gradients in the weights' precision as in a plain PyTorch loop.
 class GradientPass;
 
@@ -26,8 +32,9 @@ class Training final {
   explicit Training(const TrainingCase& parameters);
   ~Training();
 
-  // Median of the repeats after two passes to warm up, and the memory that they took at most.
-  Json report();
+  // Median of the repeats after two passes to warm up, and the memory that they took at most,
+  // beyond what the first GPU held `before`.
+  Json report(Bytes before = Bytes());
 
  private:
   double step();  // seconds

@@ -305,6 +305,56 @@ TEST(Memory, TransientPeaksAreThoseMeasured) {
   }
 }
 
+// A shape of Llama 3: 1, 3 or 8 billion parameters.
+ModelSpec llama(const std::string& shape) {
+  ModelSpec spec = large_job().model(Role::kActor);
+  if (shape == "8b") return spec;
+  const bool is_1b = shape == "1b";
+  spec.hidden_size = is_1b ? 2048 : 3072;
+  spec.intermediate_size = 8192;
+  spec.num_layers = is_1b ? 16 : 28;
+  spec.num_heads = is_1b ? 32 : 24;
+  spec.head_dim = is_1b ? 64 : 128;
+  spec.tie_word_embeddings = true;
+  return spec;
+}
+
+// Peaks of optimizer steps on H200s (bench/gpu_training --memory), bf16 weights with fp32 master
+// and moments, without what cuBLAS keeps for itself.
+TEST(Memory, PeaksOnGpusAreThoseMeasured) {
+  struct Measured {
+    std::string shape;
+    int tp;
+    bool recompute;
+    int64_t sequences, micro_batch, length;
+    double gibibytes;
+  };
+  for (const Measured& run : {Measured{"1b", 1, false, 16, 8, 512, 26.44},
+                              {"3b", 1, false, 8, 8, 512, 64.87},
+                              {"3b", 2, false, 16, 8, 512, 34.07},
+                              {"8b", 2, false, 8, 8, 512, 78.99},
+                              {"1b", 1, false, 4, 2, 2048, 26.44},
+                              {"1b", 1, true, 16, 8, 512, 22.06},
+                              {"3b", 1, true, 8, 8, 512, 55.89},
+                              {"3b", 2, true, 16, 8, 512, 28.59},
+                              {"8b", 2, true, 8, 8, 512, 69.48},
+                              {"3b", 1, true, 2, 2, 2048, 55.89}}) {
+    JobSpec job = large_job();
+    job.models[Role::kActor].spec = llama(run.shape);
+    job.execution = {.fused_kernels = true, .recomputes_only_what_is_read = true};
+    job.workload = {.samples = run.sequences,
+                    .prompt_tokens = 1,
+                    .response_mean = double(run.length - 1),
+                    .response_limit = run.length - 1,
+                    .mini_batch = run.sequences};
+    const Plan plan{{stage_on_host(kActorTraining, {run.tp, 1}, 1,
+                                   static_cast<int>(run.micro_batch), run.recompute)}};
+    const Bytes peak = predict_memory(plan, job, {}).peak.at({0, 0});
+    EXPECT_NEAR(double(peak.count()) / (1 << 30) / run.gibibytes, 1, 0.01)
+        << run.shape << " tp" << run.tp << (run.recompute ? " recompute" : "");
+  }
+}
+
 TEST(Memory, ViolationsNameDeviceBytesAndComponents) {
   const JobSpec job = stories_job(128);
   const MemoryPrediction prediction = predict_memory(uniform_plan(job, {1, 1}, 4, 8), job, {});

@@ -9,26 +9,30 @@ namespace {
 
 // What autograd keeps of one token in one block, counted in our decoder: input and output of two
 // RMSNorms; rotated q and k, v, what attention gives and its copy for o_proj; and of SwiGLU gate,
-// up, silu(gate) and their product.
+// up, silu(gate) and their product. Fused attention needs no copy, fused SwiGLU no silu(gate).
 constexpr double kHiddenCopies = 4;  // cut along the sequence, if at all
 constexpr double kQueryCopies = 3;
 constexpr double kKeyValueCopies = 2;
 constexpr double kFeedForwardCopies = 4;
+constexpr double kFusedSavings = 1;  // of the query's and of SwiGLU's copies
 // The head's input: hidden states of response tokens, normalised, and their gradient.
 constexpr double kHeadCopies = 3;
-// Logits, the same less the largest of them, exponentials, and the product of these two.
+// Logits, the same less the largest of them, exponentials, and the product of these two. Fused: the
+// logits, in the weights' precision, which their gradient overwrites.
 constexpr double kLogProbLogits = 4;
+constexpr double kFusedLogProbLogits = 1;
 // Logits exist in chunks of rows with at most so many elements (nn's LogProbOptions).
 constexpr double kLogProbChunk = 1 << 28;
-// Of a rank and of all ranks; then sampling is in double precision: logits, log-probabilities and
-// probabilities.
+// Of a rank and of all ranks; then sampling that is not fused is in double precision: logits,
+// log-probabilities and probabilities.
 constexpr double kGenerationLogits = 2;
 constexpr double kSamplingBytes = 3 * 8;
 
 // What is kept for backward.
-double kept_elements(const TokenWidths& width) {
-  return kHiddenCopies * width.sequence + kQueryCopies * width.query +
-         kKeyValueCopies * width.key_value + kFeedForwardCopies * width.ffn;
+double kept_elements(const TokenWidths& width, const Execution& execution) {
+  const double saved = execution.fused_kernels ? kFusedSavings : 0;
+  return kHiddenCopies * width.sequence + (kQueryCopies - saved) * width.query +
+         kKeyValueCopies * width.key_value + (kFeedForwardCopies - saved) * width.ffn;
 }
 
 // Without autograd a block's tensors die as soon as they are used: the larger half counts.
@@ -39,12 +43,6 @@ double workspace_elements(const TokenWidths& width) {
 
 double logit_columns(const ModelSpec& spec, int tp) {
   return spec.head == Head::kScalar ? 1 : double(largest_share(spec.vocab_size, tp));
-}
-
-// For the log-probabilities of so many tokens.
-double log_prob_bytes(double tokens, const ModelSpec& spec, int tp, double logit_size) {
-  const double elements = std::min(tokens * logit_columns(spec, tp), kLogProbChunk);
-  return elements * kLogProbLogits * logit_size;
 }
 
 // Log-probabilities, gradients and optimizer state are in at least single precision.
@@ -62,7 +60,9 @@ struct RankShape {
         last(rank.pp == stage.layout.pp - 1),
         size(double(size_of(model.weights).count())),
         logit_size(single_size(model.weights)),
-        width(token_widths(model.spec, stage.layout.tp, job.execution)) {
+        width(token_widths(model.spec, stage.layout.tp, job.execution)),
+        columns(logit_columns(model.spec, stage.layout.tp)),
+        fused(job.execution.fused_kernels) {
     const LayerRange layers = stage_layers(model.spec.num_layers, stage.layout.pp, rank.pp);
     blocks = layers.end - layers.begin;
   }
@@ -72,8 +72,17 @@ struct RankShape {
   double size = 0;
   double logit_size = 0;
   TokenWidths width;
+  double columns = 0;  // of the head here
+  bool fused = false;
   double blocks = 0;
 };
+
+// For the log-probabilities of so many tokens.
+double log_prob_bytes(double tokens, const RankShape& shape) {
+  const double elements = std::min(tokens * shape.columns, kLogProbChunk);
+  return elements *
+         (shape.fused ? kFusedLogProbLogits * shape.size : kLogProbLogits * shape.logit_size);
+}
 
 class Components {
  public:
@@ -102,14 +111,17 @@ std::vector<NamedBytes> training_transient(const StagePlan& stage, const JobSpec
   Components components;
   // One flat buffer, there during the training pass only, in the precision of the master copy.
   components.add("gradients", double(weights) * shape.logit_size);
-  const double full = kept_elements(shape.width);
+  const double full = kept_elements(shape.width, job.execution);
   // What goes to the next stage stays until its gradient has come.
   const double boundary = shape.last ? 0 : (alive + 1) * shape.width.sequence;
   const double kept =
       alive * shape.blocks * (stage.recompute ? shape.width.sequence : full) + boundary;
   const double responses = shape.last ? double(batches.size * job.workload.response_limit) : 0;
   const double head_input = responses * kHeadCopies * shape.width.sequence * shape.size;
-  const double logits = log_prob_bytes(responses, shape.model.spec, layout.tp, shape.logit_size);
+  // Beside the logits there is the gradient of the head's weights, before it joins the others.
+  const double head_gradient =
+      shape.last ? shape.columns * double(shape.model.spec.hidden_size) * shape.size : 0;
+  const double logits = log_prob_bytes(responses, shape) + head_gradient;
   // Backward works on one block at a time, with its gradients and its recomputed tensors. By then
   // the logits are gone, so only what exceeds them adds to the peak.
   const double block = tokens * (workspace_elements(shape.width) + (stage.recompute ? full : 0));
@@ -123,8 +135,7 @@ std::vector<NamedBytes> inference_transient(const StagePlan& stage, const JobSpe
   const RankShape shape(stage, job, index);
   const MicroBatches batches = micro_batches(job.workload.samples, stage);
   const double responses = shape.last ? double(batches.size * job.workload.response_limit) : 0;
-  const double logits =
-      log_prob_bytes(responses, shape.model.spec, stage.layout.tp, shape.logit_size);
+  const double logits = log_prob_bytes(responses, shape);
   const double block =
       double(batches.size * longest(job.workload)) * workspace_elements(shape.width) * shape.size;
   Components components;
@@ -143,9 +154,9 @@ std::vector<NamedBytes> generation_transient(const StagePlan& stage, const JobSp
   Components components;
   components.add("kv_cache", cached * 2 * shape.blocks * shape.width.key_value * shape.size);
   // Every rank samples from the whole vocabulary.
-  const double logits = shape.last ? sequences * logit_columns(spec, 1) *
-                                         (kGenerationLogits * shape.logit_size + kSamplingBytes)
-                                   : 0;
+  const double bytes_each = shape.fused ? kGenerationLogits * shape.size
+                                        : kGenerationLogits * shape.logit_size + kSamplingBytes;
+  const double logits = shape.last ? sequences * logit_columns(spec, 1) * bytes_each : 0;
   const double prompts =
       sequences * double(job.workload.prompt_tokens) * workspace_elements(shape.width) * shape.size;
   components.add("activations", prompts - logits);

@@ -23,17 +23,6 @@ struct HashedBox {
 cudaError_t launch_hash(const void* data, int element_size, const HashedBox& box, uint64_t* sum,
                         cudaStream_t stream);
 
-// `rows` runs of `width` bytes. Everything is a multiple of kUnit, addresses too; `from` may be
-// memory of another device that this one can reach.
-struct RowCopy {
-  static constexpr int64_t kUnit = 16;
-  void* to;
-  const void* from;
-  int64_t width, rows;
-  int64_t to_pitch, from_pitch;
-};
-cudaError_t launch_copy_rows(const RowCopy& copy, cudaStream_t stream);
-
 enum class Element { kFloat, kBFloat16, kHalf };
 
 // gate_up [rows, 2 · width] → [rows, width]; rows are multiples of 16 bytes.

@@ -18,22 +18,21 @@ namespace nereus::cuda {
 void add_hash(const at::Tensor& shard, const Box& box, std::span<const int64_t> shape,
               const at::Tensor& sum);
 
-// Copies into one GPU: from others, or from pinned host memory, at the full speed of the link; at
-// the same time within the GPU. What is read must have been written before.
+// Copies into one GPU: from others, or from pinned host memory, by the copy engines, at the full
+// speed of the link and without taking anything from kernels that run meanwhile; within the GPU by
+// kernels, at the same time. What is read must have been written before.
 class Copies final {
  public:
-  // The copy engines take nothing from kernels that run meanwhile, but need two or three times as
-  // long as the link for short runs cut out of long rows, which a kernel copies at its full speed.
-  // `beside_kernels`: copy engines only.
-  explicit Copies(bool beside_kernels = false) : beside_kernels_(beside_kernels) {}
+  Copies() = default;
   ~Copies();  // joins
   Copies(const Copies&) = delete;
   Copies& operator=(const Copies&) = delete;
 
   // Views of the same shape and dtype, both with elements that follow each other in the last
-  // dimension. What continues one of the last copies, in both places, becomes part of it.
+  // dimension. What continues one of the last copies, in the same two storages, becomes part of it.
   void add(const at::Tensor& to, const at::Tensor& from);
-  // Begins what was added, after all that is on the calling thread's current stream.
+  // Begins what was added, after all that was on the calling thread's current stream at the first
+  // call.
   void enqueue();
   // What comes later on that stream waits for all copies.
   void join();
@@ -45,13 +44,12 @@ class Copies final {
     int64_t width = 0, rows = 1;
     int64_t to_pitch = 0, from_pitch = 0;
     int from_device = -1;  // -1: the host
+    // A copy must not reach from one allocation into the next, which may follow by chance.
+    const void *to_storage = nullptr, *from_storage = nullptr;
   };
   struct LocalCopy {
     at::Tensor to, from;
   };
-  void copy(const Copy& copy, c10::Stream stream) const;
-
-  bool beside_kernels_;
   int device_ = -1;
   std::vector<Copy> copies_;
   std::vector<LocalCopy> local_;

@@ -34,14 +34,6 @@ HashedBox hashed(const Box& box, std::span<const int64_t> shape) {
   return out;
 }
 
-bool is_aligned(const RowCopy& copy) {
-  const auto address = [](const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); };
-  return (address(copy.to) | address(copy.from) | static_cast<uintptr_t>(copy.width) |
-          static_cast<uintptr_t>(copy.to_pitch) | static_cast<uintptr_t>(copy.from_pitch)) %
-             RowCopy::kUnit ==
-         0;
-}
-
 constexpr size_t kStreams = 4;
 
 c10::DeviceIndex index(int device) { return static_cast<c10::DeviceIndex>(device); }
@@ -77,7 +69,9 @@ void Copies::add(const at::Tensor& to, const at::Tensor& from) {
   Copy copy{.to = static_cast<char*>(to.mutable_data_ptr()),
             .from = static_cast<const char*>(from.const_data_ptr()),
             .width = static_cast<int64_t>(to.nbytes()),
-            .from_device = from.is_cuda() ? from.get_device() : -1};
+            .from_device = from.is_cuda() ? from.get_device() : -1,
+            .to_storage = to.storage().unsafeGetStorageImpl(),
+            .from_storage = from.storage().unsafeGetStorageImpl()};
   if (!to.is_contiguous() || !from.is_contiguous()) {
     copy.rows = to.size(0);
     copy.width /= copy.rows;
@@ -90,7 +84,8 @@ void Copies::add(const at::Tensor& to, const at::Tensor& from) {
   for (size_t i = begin; i < copies_.size() && copy.rows == 1; ++i) {
     Copy& before = copies_[i];
     if (before.rows == 1 && before.to + before.width == copy.to &&
-        before.from + before.width == copy.from && before.from_device == copy.from_device) {
+        before.from + before.width == copy.from && before.to_storage == copy.to_storage &&
+        before.from_storage == copy.from_storage) {
       before.width += copy.width;
       return;
     }
@@ -101,32 +96,25 @@ void Copies::add(const at::Tensor& to, const at::Tensor& from) {
 void Copies::enqueue() {
   if (copies_.empty() && local_.empty()) return;
   const c10::cuda::CUDAGuard on(index(device_));
-  while (streams_.size() < kStreams) {
-    streams_.push_back(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index(device_)));
+  if (streams_.empty()) {
+    c10::Event before(at::kCUDA);
+    before.record(c10::cuda::getCurrentCUDAStream());
+    while (streams_.size() < kStreams) {
+      streams_.push_back(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index(device_)));
+      before.block(streams_.back());
+    }
   }
-  c10::Event before(at::kCUDA);
-  before.record(c10::cuda::getCurrentCUDAStream());
-  for (const c10::Stream& stream : streams_) before.block(stream);
-  for (const Copy& each : copies_) copy(each, streams_[turn_++ % kStreams]);
+  for (const Copy& copy : copies_) {
+    if (copy.from_device >= 0) at::cuda::get_p2p_access(index(device_), index(copy.from_device));
+    const c10::cuda::CUDAStream stream(streams_[turn_++ % kStreams]);
+    C10_CUDA_CHECK(copy.rows == 1
+                       ? cudaMemcpyAsync(copy.to, copy.from, copy.width, cudaMemcpyDefault, stream)
+                       : cudaMemcpy2DAsync(copy.to, copy.to_pitch, copy.from, copy.from_pitch,
+                                           copy.width, copy.rows, cudaMemcpyDefault, stream));
+  }
   for (const LocalCopy& copy : local_) copy.to.copy_(copy.from, /*non_blocking=*/true);
   copies_.clear();
   local_.clear();
-}
-
-void Copies::copy(const Copy& copy, c10::Stream stream) const {
-  const bool from_gpu = copy.from_device >= 0;
-  const bool reachable =
-      from_gpu && at::cuda::get_p2p_access(index(device_), index(copy.from_device));
-  const RowCopy rows{copy.to, copy.from, copy.width, copy.rows, copy.to_pitch, copy.from_pitch};
-  const c10::cuda::CUDAStream on(stream);
-  if (copy.rows == 1) {
-    C10_CUDA_CHECK(cudaMemcpyAsync(copy.to, copy.from, copy.width, cudaMemcpyDefault, on));
-  } else if (reachable && !beside_kernels_ && is_aligned(rows)) {
-    C10_CUDA_CHECK(launch_copy_rows(rows, on));
-  } else {
-    C10_CUDA_CHECK(cudaMemcpy2DAsync(copy.to, copy.to_pitch, copy.from, copy.from_pitch, copy.width,
-                                     copy.rows, cudaMemcpyDefault, on));
-  }
 }
 
 void Copies::join() {

@@ -203,7 +203,7 @@ void TransitionRun::run_share(Worker& worker, const Share& share) {
 void TransitionRun::receive(Worker& worker, const Share& share, LayerRange chunks) {
   const auto start = std::chrono::steady_clock::now();
   Bytes crossed;
-  StateCopier copier(/*beside_kernels=*/options_.workers != nullptr);
+  StateCopier copier;
   // An accelerator copies one chunk while memory for the next one is found.
   for (int c = chunks.begin; c < chunks.end; ++c) {
     for (UnitState* target : share.targets) {

@@ -10,9 +10,6 @@ namespace nereus {
 // Used by the worker of the device that receives.
 class StateCopier final {
  public:
-  // `beside_kernels`: other work runs meanwhile, from which the copies should take nothing.
-  explicit StateCopier(bool beside_kernels = false) : copies_(beside_kernels) {}
-
   // Copies the move's box of one tensor, in every component of its part that the target has; dtypes
   // may differ. At once, or when enqueue() is called: then what lies side by side is one copy.
   void add(const UnitState& source, const UnitState& target, const Move& move);

@@ -45,7 +45,7 @@ struct ExecuteOptions {
   bool verify = true;
   // Hashes that the state must have at the end; empty: those that it has at the beginning.
   StageHashes expected;
-  // Threads to work on, beside passes that keep the store's own ones busy; nullptr: those.
+  // Threads to work on; nullptr: the store's own.
   const WorkerPool* workers = nullptr;
   // bytes/s; > 0: whatever crosses between devices takes at least its time.
   double link_bandwidth = 0;

@@ -83,7 +83,9 @@ JobSpec job_spec(const LiveOptions& options, int step) {
                   .response_limit = options.response_length.at(step),
                   .mini_batch = options.ppo.mini_batch * n,
                   .epochs = options.ppo.epochs};
-  job.execution = {.gradient_overlap = options.backend.is_cpu() ? 0.0 : 1.0,
+  const bool on_gpus = !options.backend.is_cpu();
+  job.execution = {.gradient_overlap = on_gpus ? 1.0 : 0.0,
+                   .fused_kernels = on_gpus,
                    .recomputes_only_what_is_read = true};
   return job;
 }

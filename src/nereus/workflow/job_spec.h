@@ -30,6 +30,8 @@ struct Execution {
   bool sequence_parallel = false;  // what tensor parallelism does not cut is cut along the sequence
   int pipeline_chunks = 1;  // model chunks per pipeline rank: interleaving divides the bubble by it
   double gradient_overlap = 0;  // share of the last backward pass that hides gradient all-reduce
+  // Kernels as ours on GPUs: attention, log-probabilities and sampling without copies in between.
+  bool fused_kernels = false;
   // Recomputation leaves out what backward does not read: each block's last product, the head.
   bool recomputes_only_what_is_read = false;
   bool operator==(const Execution&) const = default;
