@@ -21,7 +21,7 @@ enum class ReduceOp { kSum, kMax };
 // rank 0, 1, 2, … Every operation throws Error(kAborted) with the reason once any rank called
 // abort(), also in ranks that are already waiting. On an accelerator operations are enqueued on the
 // calling thread's current stream; one that is there already when somebody aborts ends with a
-// meaningless result, and the next one throws.
+// meaningless result, and the next one throws. In collectives all ranks meet on the host.
 class Communicator {
  public:
   Communicator(int rank, int size) : rank_(rank), size_(size) {}
@@ -47,7 +47,8 @@ class Communicator {
   void recv(at::Tensor& tensor, int from);
   void barrier();
 
-  // Whether what it enqueues on an accelerator may be recorded into a graph (cuda::Graph).
+  // Whether what it enqueues on an accelerator may be recorded into a graph (cuda::Graph). Then
+  // ranks call barrier() after each replay, before anything else.
   virtual bool is_recordable() const = 0;
 
   // Wakes every rank of the group, now and later, with Error(kAborted, reason). Any thread.

@@ -70,6 +70,11 @@ void NcclGroup::warm_up() {
 
 void NcclGroup::enqueue(int rank, const char* operation, const at::Tensor& tensor,
                         const Call& call) {
+  if (launch(rank, operation, tensor, call)) host_->meet();
+}
+
+bool NcclGroup::launch(int rank, const char* operation, const at::Tensor& tensor,
+                       const Call& call) {
   const std::shared_lock using_comms(use_);
   host_->throw_if_aborted();
   const std::string what =
@@ -80,7 +85,7 @@ void NcclGroup::enqueue(int rank, const char* operation, const at::Tensor& tenso
   const c10::cuda::CUDAGuard on(tensor.device());
   const auto stream = c10::cuda::getCurrentCUDAStream();
   check(call(comms_[rank], stream), what + " over " + names_of(devices_));
-  if (cuda::is_capturing()) return;  // done when the graph runs, which nobody here sees
+  if (cuda::is_capturing()) return false;  // done when the graph runs, which nobody here sees
 
   c10::Event end(at::kCUDA);
   end.record(stream);
@@ -88,6 +93,7 @@ void NcclGroup::enqueue(int rank, const char* operation, const at::Tensor& tenso
   std::deque<Pending>& pending = pending_[rank];
   while (!pending.empty() && pending.front().end.query()) pending.pop_front();
   pending.push_back({what, ++enqueued_[rank], std::chrono::steady_clock::now(), std::move(end)});
+  return true;
 }
 
 void NcclGroup::abort(const std::string& reason) {

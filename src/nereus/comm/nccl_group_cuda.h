@@ -29,7 +29,12 @@ class NcclGroup final {
   NcclGroup& operator=(const NcclGroup&) = delete;
 
   // Calls call(communicator, stream) for the calling thread's current stream of the rank's device;
-  // `tensor` is what the operation is about, for errors. Throws Error(kAborted) after abort().
+  // `tensor` is what the operation is about, for errors. Returns when all ranks have launched the
+  // operation: its kernels wait for each other, and a rank that went on might call something of the
+  // driver that waits for its own kernel (the first use of another one, a copy to pageable memory,
+  // cudaFree) with a lock that keeps the others from launching theirs. What is recorded into a
+  // graph is not launched: then whoever replays the graph has to meet the others. Throws
+  // Error(kAborted) after abort().
   using Call = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;
   void enqueue(int rank, const char* operation, const at::Tensor& tensor, const Call& call);
 
@@ -45,6 +50,8 @@ class NcclGroup final {
   };
 
   void warm_up();
+  // True unless the operation was recorded into a graph.
+  bool launch(int rank, const char* operation, const at::Tensor& tensor, const Call& call);
   void watch(const std::stop_token& stop, Seconds patience);
   // Why the group has to be given up, or nothing.
   std::string overdue(Seconds patience);

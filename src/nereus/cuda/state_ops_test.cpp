@@ -17,9 +17,10 @@ TEST(Copies, CopyWhatIsAskedForAndNothingElse) {
   const at::Device there(at::kCUDA, cuda::device_count() > 1 ? 1 : 0);
   at::manual_seed(5);
   cuda::Copies copies;
-  std::vector<at::Tensor> to, expected;
+  std::vector<at::Tensor> to, expected, sources;  // sources live until all is copied
   for (const at::ScalarType type : {at::kByte, at::kBFloat16, at::kFloat}) {
     const at::Tensor from = at::randint(200, {96, 512}, at::kInt).to(there).to(type);
+    sources.push_back(from);
     to.push_back(at::zeros({96, 512}, at::device(here).dtype(type)));
     expected.push_back(at::zeros({96, 512}, type));
     for (const auto& [row, rows, column, columns, shift] :
@@ -39,6 +40,7 @@ TEST(Copies, CopyWhatIsAskedForAndNothingElse) {
   constexpr int64_t kSegment = 20 << 20;  // the allocator asks the driver for each of these
   for (int i = 0; i < 4; ++i) {
     const at::Tensor from = at::full({kSegment}, i + 1, at::device(there).dtype(at::kByte));
+    sources.push_back(from);
     to.push_back(at::zeros_like(from, at::device(here)));
     expected.push_back(from.cpu());
     copies.add(to.back(), from);

@@ -113,6 +113,7 @@ class Generation {
     }
     if (!graph_.recorded()) graph_.record(work);
     graph_.replay();
+    tp_.barrier();  // the graph may hold collectives, which all ranks must have launched
   }
 
   // The next token of each row, on all ranks.
