@@ -1,22 +1,27 @@
-"""Measures Nereus on the GPUs of this machine beside what people use today, and writes bench/results/h200xN/.
+"""Builds, tests and measures Nereus on the GPUs of this machine beside what people use today, and writes
+bench/results/h200xN/*.json and a readable table.md.
 
   bench/run_gpu.py --build build/release                       everything that N = 1 or 2 GPUs allow
   bench/run_gpu.py --build build/release --only generation     one part
 
 Peers run in the same call, one after the other with ours: transformers, PyTorch FSDP2 and DCP, TRL (pip install trl).
-A part that fails is reported and the others go on.
+The part `adaptive` needs SmolLM2 in models/ (tools/convert_gguf.py). A part that fails is reported and the others go on.
 """
 
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import subprocess
 import sys
 import time
 
+from gpu_common import table
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 BENCH = ROOT / "bench"
+TESTS = ("cuda", "comm", "nn", "engine", "live")  # rooms that behave differently on GPUs
 
 
 class Bench:
@@ -31,6 +36,21 @@ class Bench:
         launcher = [sys.executable] if ranks == 1 else [
             sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks)]
         return self.run([*launcher, str(BENCH / script), *map(str, arguments)], timeout)
+
+    def passes(self, command, timeout, **environment):
+        """Whether a command ends well; what it printed last if not."""
+        start = time.time()
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, cwd=ROOT,
+                                  env=os.environ | environment)
+            fine, said = done.returncode == 0, (done.stdout + done.stderr).strip()[-1500:]
+        except subprocess.TimeoutExpired:
+            fine, said = False, f"no end after {timeout} s"
+        print(f"  {time.time() - start:5.1f} s  {'' if fine else 'FAILED '}{' '.join(map(str, command[-4:]))}", flush=True)
+        if not fine:
+            self.failed.append(" ".join(map(str, command)))
+            print(said, flush=True)
+        return fine
 
     def run(self, command, timeout):
         """The last line of JSON that a command prints, or None if it fails."""
@@ -64,6 +84,21 @@ def machine():
 
 def ratio(ours, peer, key):
     return None if ours is None or peer is None else round(ours[key] / peer[key], 3)
+
+
+def build(bench):
+    if not (bench.build / "build.ninja").exists():
+        bench.passes(["cmake", "-S", ROOT, "-B", bench.build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"], 120)
+    bench.passes(["ninja", "-C", bench.build], 1200)
+
+
+def tests(bench):
+    """The rooms' own tests, with devices on the GPUs, and parity with transformers."""
+    devices = "cuda:" + ",".join(map(str, range(bench.gpus)))
+    for room in TESTS:
+        bench.passes([bench.build / f"src/nereus/{room}/{room}_test"], 300, NEREUS_TEST_DEVICES=devices)
+    bench.passes([sys.executable, "-m", "pytest", "-q", ROOT / "tests/parity"], 900, NEREUS_PARITY_DEVICE="cuda",
+                 NEREUS_PARITY=str(bench.build / "apps/parity/nereus_parity"))
 
 
 def transitions(bench):
@@ -130,7 +165,16 @@ def memory(bench):
         "median": statistics.median(ratios), "least": min(ratios), "most": max(ratios)}})
 
 
-PARTS = {"transitions": transitions, "training": training, "generation": generation, "grpo": grpo, "memory": memory}
+def adaptive(bench):
+    model = ROOT / "models/SmolLM2-135M-Instruct"
+    if bench.gpus < 2 or not model.exists():
+        print("  left out: needs two GPUs and " + str(model))
+        return
+    bench.run([sys.executable, str(BENCH / "gpu_adaptive/run.py"), "--build", str(bench.build), "--model", str(model),
+               "--output", str(bench.output)], 300)
+
+
+PARTS = {part.__name__: part for part in (build, tests, transitions, training, generation, grpo, memory, adaptive)}
 
 
 def main():
@@ -147,6 +191,7 @@ def main():
     for part in arguments.only:
         print(part, flush=True)
         PARTS[part](bench)
+    print(table.write(bench.output))
     for command in bench.failed:
         print(f"failed: {command}")
     return 1 if bench.failed else 0
