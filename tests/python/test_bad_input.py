@@ -77,6 +77,11 @@ def test_long_prompts_are_counted_and_dropped(tmp_path):
     assert "Dropped 7 prompts" in done.stdout
 
 
+def test_gpus_that_are_not_there(tmp_path):
+    message = refused(tmp_path, "cluster.device=cuda:63,64")
+    assert "no GPU 63" in message and "cuda:0,0" in message
+
+
 def test_plan_that_does_not_fit(tmp_path):
     message = refused(tmp_path, "cluster.memory_per_device=4MiB")
     for word in ("0:0", "0:1", "weights", "moments", "activations", "4.00 MiB"):

@@ -119,8 +119,8 @@ def test_an_unknown_model_type_is_named_with_the_known_ones(tmp_path):
         assert words in done.stderr, words
 
 
-@pytest.mark.parametrize("setting", ["cluster.devices=0", "cluster.hosts=0"])
-def test_a_cluster_without_devices_is_refused(tmp_path, setting):
+@pytest.mark.parametrize("setting, least", [("cluster.devices=-1", 0), ("cluster.hosts=0", 1)])
+def test_a_cluster_without_devices_is_refused(tmp_path, setting, least):
     done = plan(tmp_path, setting)
     assert done.returncode == 2, done.stdout + done.stderr
-    assert setting.replace("=", " = ") + ": must be 1 or more" in done.stderr
+    assert setting.replace("=", " = ") + f": must be {least} or more" in done.stderr

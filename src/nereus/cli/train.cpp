@@ -30,8 +30,8 @@ void add_train(CLI::App& app, Action& action) {
   command->callback([=, &action] {
     action = [=] {
       if (!devices->empty()) {
-        arguments->overrides.insert(arguments->overrides.end(),
-                                    {"cluster.device=" + *devices, "cluster.devices=0"});
+        arguments->overrides.push_back("cluster.device=" + *devices);
+        if (*devices != "cpu") arguments->overrides.emplace_back("cluster.devices=0");
       }
       Config config = arguments->load();
       if (!directory->empty()) config.trainer.default_local_dir = *directory;

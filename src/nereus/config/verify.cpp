@@ -174,7 +174,7 @@ void verify_cluster(const Config& config) {
     if (count > int64_t{devices.count} * cluster.hosts) {
       refuse("supply gives " + std::to_string(count) + " devices at step " + std::to_string(step) +
              ", but cluster.devices × cluster.hosts is " +
-             std::to_string(devices.count * cluster.hosts));
+             std::to_string(devices.count * cluster.hosts) + ": lower it, or leave supply out");
     }
   }
 }
