@@ -24,17 +24,18 @@ void add_hash(const at::Tensor& shard, const Box& box, std::span<const int64_t> 
 class Copies final {
  public:
   Copies() = default;
-  ~Copies();  // joins
+  ~Copies();  // waits as join() does, but begins nothing
   Copies(const Copies&) = delete;
   Copies& operator=(const Copies&) = delete;
 
   // Views of the same shape and dtype, both with elements that follow each other in the last
   // dimension. What continues one of the last copies, in the same two storages, becomes part of it.
   void add(const at::Tensor& to, const at::Tensor& from);
-  // Begins what was added, after all that was on the calling thread's current stream at the first
-  // call.
+  // Begins what was added and crosses the link, after all that was on the calling thread's current
+  // stream at the first call.
   void enqueue();
-  // What comes later on that stream waits for all copies.
+  // Begins copies within the GPU, which keep nothing on the link waiting if they come last. What
+  // comes later on that stream waits for all copies.
   void join();
 
  private:
@@ -50,6 +51,8 @@ class Copies final {
   struct LocalCopy {
     at::Tensor to, from;
   };
+  void wait();
+
   int device_ = -1;
   std::vector<Copy> copies_;
   std::vector<LocalCopy> local_;

@@ -50,7 +50,7 @@ void add_hash(const at::Tensor& shard, const Box& box, std::span<const int64_t> 
 
 Copies::~Copies() {
   try {
-    join();
+    wait();
   } catch (const std::exception&) {
     // The device has failed: then nothing is copied any more.
   }
@@ -94,7 +94,7 @@ void Copies::add(const at::Tensor& to, const at::Tensor& from) {
 }
 
 void Copies::enqueue() {
-  if (copies_.empty() && local_.empty()) return;
+  if (copies_.empty()) return;
   const c10::cuda::CUDAGuard on(index(device_));
   if (streams_.empty()) {
     c10::Event before(at::kCUDA);
@@ -112,12 +112,16 @@ void Copies::enqueue() {
                        : cudaMemcpy2DAsync(copy.to, copy.to_pitch, copy.from, copy.from_pitch,
                                            copy.width, copy.rows, cudaMemcpyDefault, stream));
   }
-  for (const LocalCopy& copy : local_) copy.to.copy_(copy.from, /*non_blocking=*/true);
   copies_.clear();
-  local_.clear();
 }
 
 void Copies::join() {
+  for (const LocalCopy& copy : local_) copy.to.copy_(copy.from, /*non_blocking=*/true);
+  local_.clear();
+  wait();
+}
+
+void Copies::wait() {
   c10::Event done(at::kCUDA);
   for (const c10::Stream& stream : streams_) {
     done.record(stream);
