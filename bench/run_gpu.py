@@ -125,7 +125,7 @@ def training(bench):
     if bench.gpus > 1:
         record["update, 8B, 2 GPUs, recompute"] = {
             "ours, tp 2": bench.ours("gpu_training", "--shape", "8b", "--recompute", "--update", "--tp", 2,
-                                     "--sequences", 8, "--micro-batch", 4),
+                                     "--sequences", 8, "--micro-batch", 8),
             "FSDP2": bench.peer("gpu_training/peers.py", "--shape", "8b", "--checkpoint", "--fsdp", ranks=2)}
         record["update, 3B, 2 GPUs, recompute"] = {
             "ours, dp 2": bench.ours("gpu_training", "--shape", "3b", "--recompute", "--update", "--dp", 2),
