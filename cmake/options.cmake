@@ -22,8 +22,13 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_G
 endif()
 
 # libtorch exports an older libstdc++'s std::filesystem, whose functions and a newer libstdc++'s do not
-# fit together (remove_all then jumps to address 0): the system's libstdc++ has to come first.
-add_link_options("SHELL:-Wl,--push-state,--no-as-needed -lstdc++ -Wl,--pop-state")
+# fit together (remove_all then jumps to address 0): the compiler's libstdc++ has to come first. By its
+# path, because some compilers take -lstdc++ for the static library, which comes last.
+execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libstdc++.so.6
+                OUTPUT_VARIABLE libstdcxx OUTPUT_STRIP_TRAILING_WHITESPACE)
+if(IS_ABSOLUTE "${libstdcxx}")
+  add_link_options("SHELL:-Wl,--push-state,--no-as-needed ${libstdcxx} -Wl,--pop-state")
+endif()
 
 if(NEREUS_SANITIZE)
   add_compile_options(-fsanitize=${NEREUS_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

@@ -29,6 +29,11 @@ def of_transitions(record):
         for row in measured.get("hidden", []):
             yield (f"{state}: Extend hidden beside {row['work']}", seconds(row["movement_s"]), "",
                    f"work slower by {100 * row['slowdown']:.1f} %")
+        for row in measured.get("hidden_by_generation", []):
+            if row["moved_gb"]:
+                yield (f"{state}: {row['transition']} hidden by generation", seconds(row["movement_s"]),
+                       f"stage alone {seconds(row['stage_alone_s'])}",
+                       f"stage slower by {100 * row['slowdown']:.1f} %, {100 * row['share_hidden']:.0f} % hidden")
 
 
 def of_memory(record):

@@ -52,6 +52,8 @@ int run(const Arguments& arguments, int argc, const char* const* argv) {
   }
   record["nccl_broadcast"] = measure_broadcast(state, stage);
   record["hidden"] = measure_hidden(state, stage);
+  record["hidden_by_generation"] =
+      measure_hidden_by_generation(state, stage, arguments.shape, arguments.repeats);
   record["communicator"] = measure_communicators();
   std::cout << record << "\n";
   if (!arguments.output.empty()) write_record(arguments.output, record);

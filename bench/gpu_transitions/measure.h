@@ -18,8 +18,14 @@ std::vector<Json> measure_chain(GpuState& state, ModelStage model_stage, int rep
 // Every tensor of the state broadcast from GPU 0 to GPU 1 by NCCL, one after the other.
 Json measure_broadcast(GpuState& state, ModelStage model_stage);
 
-// Extend and Destroy while both GPUs multiply matrices, and while they read memory.
-Json measure_hidden(GpuState& state, ModelStage model_stage);
+// Extend and Destroy, over and over, while both GPUs do nothing but multiply matrices, and while
+// they do nothing but read memory.
+std::vector<Json> measure_hidden(GpuState& state, ModelStage model_stage);
+
+// The chain while both GPUs generate 64 × 64 tokens each with a model of the shape: what each
+// transition, begun among the decode steps, adds to that stage. Throws as measure_chain() does.
+std::vector<Json> measure_hidden_by_generation(GpuState& state, ModelStage model_stage,
+                                               const std::string& shape, int repeats);
 
 Json measure_communicators();
 

@@ -30,6 +30,18 @@ std::vector<StepReport> run(LiveJob& job) {
   return reports;
 }
 
+void expect_same_results(const std::vector<StepReport>& actual,
+                         const std::vector<StepReport>& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t step = 0; step < expected.size(); ++step) {
+    EXPECT_EQ(actual[step].response_tokens, expected[step].response_tokens) << "step " << step;
+    for (const char* metric : {"actor/pg_loss", "critic/vf_loss", "actor/grad_norm"}) {
+      EXPECT_NEAR(actual[step].metrics.at(metric), expected[step].metrics.at(metric), 1e-10)
+          << metric << " in step " << step;
+    }
+  }
+}
+
 TEST(MemoryPressure, SmallerMicroBatchesGoOnWithTheSameResult) {
   LiveOptions options = tiny_job(/*devices=*/2, /*steps=*/2);
   if (!options.backend.is_cpu()) GTEST_SKIP() << "a GPU's allocator takes more than tiny models do";
@@ -48,11 +60,26 @@ TEST(MemoryPressure, SmallerMicroBatchesGoOnWithTheSameResult) {
   EXPECT_LT(training.micro_batch, 8);
   EXPECT_FALSE(actual.back().adjusted_plan) << "what fits once fits again";
   EXPECT_EQ(tight.plan(), *actual.front().adjusted_plan);
-  for (size_t step = 0; step < expected.size(); ++step) {
-    for (const char* metric : {"actor/pg_loss", "critic/vf_loss", "actor/grad_norm"}) {
-      EXPECT_NEAR(actual[step].metrics.at(metric), expected[step].metrics.at(metric), 1e-10)
-          << metric << " in step " << step;
+  expect_same_results(actual, expected);
+}
+
+TEST(MemoryPressure, ResponsesAreMadeInPartsWithTheSameResult) {
+  for (const Layout layout : {Layout{1, 1}, Layout{2, 1}, Layout{1, 2}}) {
+    LiveOptions options = tiny_job(/*devices=*/2, /*steps=*/2);
+    if (!options.backend.is_cpu()) {
+      GTEST_SKIP() << "a GPU's allocator takes more than tiny models do";
     }
+    options.data.samples_per_prompt = 16;
+    const Plan plan = with_micro_batch(uniform_plan(options, layout, 2 / layout.devices()), 2);
+    LiveJob plenty(options, plan);
+    const std::vector<StepReport> expected = run(plenty);
+
+    options.cluster.device.memory = highest_peak(expected) * 0.8;
+    LiveJob tight(options, plan);
+    const std::vector<StepReport> actual = run(tight);
+    EXPECT_FALSE(actual.front().adjusted_plan) << "no pass but generation needs so much";
+    EXPECT_LE(highest_peak(actual), options.cluster.device.memory);
+    expect_same_results(actual, expected);
   }
 }
 

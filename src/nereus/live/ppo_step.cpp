@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <numeric>
+#include <optional>
 
 #include "nereus/base/error.h"
 #include "nereus/base/log.h"
@@ -34,22 +35,31 @@ std::vector<MicroBatch> inputs_of(const std::vector<SampleBatch>& batches) {
   return inputs;
 }
 
-// Runs a pass over a model-stage, with smaller and smaller micro-batches if memory runs out: they
-// change no result, only the order in which sums are added.
-template <class Pass>
-auto within_memory(Runtime& runtime, ModelStage model_stage, const Pass& pass) {
+// Runs a pass, and again after each time that it ran out of memory, as long as make_room() can say
+// what will be smaller.
+template <class Pass, class MakeRoom>
+auto within_memory(ModelStage model_stage, const Pass& pass, const MakeRoom& make_room) {
   while (true) {
-    const int64_t updates = runtime.updates(model_stage);
     try {
       return pass();
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kOutOfMemory) throw;
-      if (!runtime.halve_micro_batch(model_stage, updates)) throw;
-      const int micro_batch = at(runtime.plan(), model_stage).micro_batch;
-      log::warn(to_string(model_stage) + ": " + error.what() + "; going on with micro-batches of " +
-                std::to_string(micro_batch));
+      const std::optional<std::string> smaller = make_room();
+      if (!smaller) throw;
+      log::warn(to_string(model_stage) + ": " + error.what() + "; going on with " + *smaller);
     }
   }
+}
+
+// With smaller and smaller micro-batches: they change no result, only the order in which sums are
+// added.
+template <class Pass>
+auto with_micro_batches_that_fit(Runtime& runtime, ModelStage model_stage, const Pass& pass) {
+  const int64_t updates = runtime.updates(model_stage);
+  return within_memory(model_stage, pass, [&]() -> std::optional<std::string> {
+    if (!runtime.halve_micro_batch(model_stage, updates)) return std::nullopt;
+    return "micro-batches of " + std::to_string(at(runtime.plan(), model_stage).micro_batch);
+  });
 }
 
 // Runs forward passes over all samples and hands each micro-batch's outputs to `take`, once per
@@ -58,7 +68,7 @@ NodeTiming infer(Runtime& runtime, const std::string& name, ModelStage model_sta
                  const Experience& experience, double temperature,
                  const std::function<void(const TokenOutputs&, const SampleBatch&)>& take) {
   const PassOptions options{.temperature = temperature};
-  return within_memory(runtime, model_stage, [&] {
+  return with_micro_batches_that_fit(runtime, model_stage, [&] {
     const StagePlan& stage = at(runtime.plan(), model_stage);
     return runtime.run(name, model_stage, OpClass::kCompute, [&](UnitEngine& engine, int unit) {
       const std::vector<SampleBatch> batches =
@@ -114,7 +124,7 @@ UpdateOutcome update(Runtime& runtime, const std::string& name, ModelStage model
                      const Experience& experience, const std::vector<int64_t>& mini_batch,
                      const OptimizerOptions& optimizer, const PassOptions& pass,
                      const SampleLoss& loss) {
-  return within_memory(runtime, model_stage, [&] {
+  return with_micro_batches_that_fit(runtime, model_stage, [&] {
     return update_once(runtime, name, model_stage, experience, mini_batch, optimizer, pass, loss);
   });
 }
@@ -154,23 +164,35 @@ NodeTiming generate_responses(Runtime& runtime, Experience& experience,
   const StagePlan& stage = at(runtime.plan(), kActorGeneration);
   const Emu trained = units_of(at(runtime.plan(), kActorTraining)).front();
   const uint64_t version = runtime.store().at(trained, trained.devices.front()).version;
-  return runtime.run("gen", kActorGeneration, OpClass::kDecode, [&](UnitEngine& engine, int unit) {
-    NEREUS_CHECK(engine.state().version == version,
-                 "generation has weights of version " + std::to_string(engine.state().version) +
-                     ", training is at " + std::to_string(version));
-    const std::vector<int64_t> mine = share_of(everything(experience), unit, stage.dp());
+  const auto generate = [&](UnitEngine& engine, const std::vector<int64_t>& samples) {
     std::vector<GenerationRequest> requests;
-    for (const int64_t index : mine) {
+    for (const int64_t index : samples) {
       requests.push_back({experience[index].id, experience[index].prompt});
     }
     std::vector<GenerationResult> results = engine.generate(requests, options);
     if (!engine.speaks()) return;
-    for (size_t i = 0; i < mine.size(); ++i) {
-      Sample& sample = experience[mine[i]];
+    for (size_t i = 0; i < samples.size(); ++i) {
+      Sample& sample = experience[samples[i]];
       sample.response = std::move(results[i].tokens);
       sample.rollout_log_probs = std::move(results[i].log_probs);
       sample.finished = results[i].finished;
     }
+  };
+  const auto pass = [&] {
+    const int parts = runtime.generation_parts();
+    return runtime.run(
+        "gen", kActorGeneration, OpClass::kDecode, [&](UnitEngine& engine, int unit) {
+          NEREUS_CHECK(engine.state().version == version,
+                       "generation has weights of version " +
+                           std::to_string(engine.state().version) + ", training is at " +
+                           std::to_string(version));
+          const std::vector<int64_t> mine = share_of(everything(experience), unit, stage.dp());
+          for (int part = 0; part < parts; ++part) generate(engine, share_of(mine, part, parts));
+        });
+  };
+  return within_memory(kActorGeneration, pass, [&]() -> std::optional<std::string> {
+    if (!runtime.split_generation(experience.size())) return std::nullopt;
+    return "responses in " + std::to_string(runtime.generation_parts()) + " parts";
   });
 }
 

@@ -51,10 +51,15 @@ void Runtime::prepare(Plan plan) {
 
 void Runtime::adopt(Plan plan) {
   release();
-  plan_ = std::move(plan);
+  const Plan before = std::exchange(plan_, std::move(plan));
+  if (before.stages.empty() ||
+      nereus::at(before, kActorGeneration) != nereus::at(plan_, kActorGeneration)) {
+    generation_parts_ = 1;
+  }
   alias_generation();
   const bool is_prepared = prepared_ && prepared_->plan == plan_;
-  start_engines(is_prepared ? prepared_->comms.get() : connect_all(plan_));
+  StageComms comms = is_prepared ? prepared_->comms.get() : connect_all(plan_);
+  for (const StagePlan& stage : plan_.stages) start_engines(stage, comms.at(stage.model_stage));
   prepared_.reset();
   trimming_ = std::async(std::launch::async, [this] { communicators_.trim(); });
 }
@@ -103,16 +108,21 @@ void Runtime::alias_generation() {
   });
 }
 
-void Runtime::start_engines(StageComms comms) {
-  for (const StagePlan& stage : plan_.stages) {
-    const ModelStage model_stage = stage.model_stage;
-    for (const Emu& unit : units_of(stage)) {
-      for (const DeviceId device : unit.devices) {
-        engines_[{model_stage, device}] =
-            std::make_unique<UnitEngine>(models_.at(model_stage.role).spec, store_.at(unit, device),
-                                         std::move(comms.at(model_stage).at(device)));
-      }
+void Runtime::start_engines(const StagePlan& stage, std::map<DeviceId, UnitComms> comms) {
+  const ModelSpec& spec = models_.at(stage.model_stage.role).spec;
+  for (const Emu& unit : units_of(stage)) {
+    for (const DeviceId device : unit.devices) {
+      engines_[{stage.model_stage, device}] =
+          std::make_unique<UnitEngine>(spec, store_.at(unit, device), std::move(comms.at(device)));
     }
+  }
+}
+
+void Runtime::restart_engines() {
+  prepared_.reset();
+  for (const StagePlan& stage : plan_.stages) {
+    if (!engines_.contains({stage.model_stage, stage.units.front().front()})) continue;
+    start_engines(stage, connect(stage, communicators_));
   }
 }
 
@@ -166,11 +176,18 @@ int64_t Runtime::updates(ModelStage model_stage) const {
 }
 
 bool Runtime::halve_micro_batch(ModelStage model_stage, int64_t updates_before) {
-  Plan plan = plan_;
-  const auto stage = std::ranges::find(plan.stages, model_stage, &StagePlan::model_stage);
+  const auto stage = std::ranges::find(plan_.stages, model_stage, &StagePlan::model_stage);
   if (stage->micro_batch == 1 || updates(model_stage) != updates_before) return false;
   stage->micro_batch /= 2;
-  adopt(std::move(plan));
+  restart_engines();
+  return true;
+}
+
+bool Runtime::split_generation(size_t responses) {
+  const auto dp = static_cast<size_t>(nereus::at(plan_, kActorGeneration).dp());
+  if (dp * generation_parts_ >= responses) return false;
+  generation_parts_ *= 2;
+  restart_engines();
   return true;
 }
 

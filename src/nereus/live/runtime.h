@@ -51,6 +51,12 @@ class Runtime final {
   // and engines with new communicators, so that the pass may be tried again. False, and nothing
   // done, if the micro-batch is 1 or the pass has changed weights already.
   bool halve_micro_batch(ModelStage model_stage, int64_t updates_before);
+  // After generation ran out of memory: its units make their responses in twice as many parts, one
+  // after the other, until a plan with another generation stage is adopted, and have engines with
+  // new communicators. False, and nothing done, if a part is a single one of the `responses` of all
+  // units.
+  bool split_generation(size_t responses);
+  int generation_parts() const { return generation_parts_; }
   // Optimizer steps applied to a model-stage: the most on any of its devices.
   int64_t updates(ModelStage model_stage) const;
 
@@ -72,7 +78,9 @@ class Runtime final {
 
   StageComms connect_all(const Plan& plan);
   void alias_generation();
-  void start_engines(StageComms comms);
+  void start_engines(const StagePlan& stage, std::map<DeviceId, UnitComms> comms);
+  // Those that there are, with new communicators: a failed pass has aborted some.
+  void restart_engines();
 
   std::map<Role, ModelUse> models_;
   DevicePool devices_;
@@ -81,6 +89,7 @@ class Runtime final {
   StateStore store_;
   Plan plan_;
   std::map<std::pair<ModelStage, DeviceId>, std::unique_ptr<UnitEngine>> engines_;
+  int generation_parts_ = 1;
   std::optional<Prepared> prepared_;
   std::future<void> trimming_;  // giving up communicators takes long, and nobody waits for it
   ReshardPlan weight_sync_;     // moves to generation devices that are not aliased
