@@ -37,4 +37,27 @@ void limit_memory(int device, Bytes budget) {
   c10::cuda::CUDACachingAllocator::setMemoryFraction(std::min(1.0, fraction), index);
 }
 
+void reserve_memory(int device, Bytes bytes) {
+  constexpr int64_t kPiece = int64_t{4} << 30;  // a segment is given back as a whole
+  constexpr int64_t kTooLittle = int64_t{64} << 20;
+  const auto index = static_cast<c10::DeviceIndex>(device);
+  const c10::cuda::CUDAGuard on(index);
+  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(index);
+  int64_t lacking = bytes.count();
+  for (const auto& segment : c10::cuda::CUDACachingAllocator::snapshot().segments) {
+    if (segment.device != index || segment.stream != stream || !segment.is_large) continue;
+    if (segment.owner_private_pool_id != c10::MempoolId_t{0, 0}) continue;
+    lacking -= static_cast<int64_t>(segment.total_size - segment.active_size);
+  }
+  std::vector<c10::DataPtr> pieces;
+  try {
+    for (; lacking > kTooLittle; lacking -= kPiece) {
+      pieces.push_back(c10::cuda::CUDACachingAllocator::get()->allocate(
+          static_cast<size_t>(std::min(lacking, kPiece))));
+    }
+  } catch (const c10::OutOfMemoryError&) {
+    // What there is stays in the cache.
+  }
+}
+
 }  // namespace nereus::cuda

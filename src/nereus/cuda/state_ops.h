@@ -3,9 +3,12 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
 #include <c10/core/Stream.h>
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -31,11 +34,10 @@ class Copies final {
   // Views of the same shape and dtype, both with elements that follow each other in the last
   // dimension. What continues one of the last copies, in the same two storages, becomes part of it.
   void add(const at::Tensor& to, const at::Tensor& from);
-  // Begins what was added and crosses the link, after all that was on the calling thread's current
-  // stream at the first call.
+  // Begins what was added, after all that was on the calling thread's current stream at the first
+  // call: first what crosses the link.
   void enqueue();
-  // Begins copies within the GPU, which keep nothing on the link waiting if they come last. What
-  // comes later on that stream waits for all copies.
+  // What comes later on the calling thread's current stream waits for all copies.
   void join();
 
  private:
@@ -47,16 +49,28 @@ class Copies final {
     int from_device = -1;  // -1: the host
     // A copy must not reach from one allocation into the next, which may follow by chance.
     const void *to_storage = nullptr, *from_storage = nullptr;
+    at::Tensor scattered;  // where the rows go if they lie side by side in the source only
   };
   struct LocalCopy {
     at::Tensor to, from;
   };
+  struct Lane {
+    c10::Stream stream;
+    at::Tensor staging;
+  };
+
+  Lane& next_lane(int device);
+  void begin(const Copy& copy);
+  void scatter(const Copy& copy, Lane& lane);
   void wait();
 
   int device_ = -1;
   std::vector<Copy> copies_;
   std::vector<LocalCopy> local_;
-  std::vector<c10::Stream> streams_;  // the next copy is being set up while one runs
+  std::optional<c10::Event> before_;
+  // By the device whose copy engines work; the next copy is being set up while one runs.
+  std::map<int, std::vector<Lane>> lanes_;
+  std::vector<at::Tensor> outgrown_;  // staging memory that may still be read
   size_t turn_ = 0;
 };
 

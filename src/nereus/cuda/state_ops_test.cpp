@@ -35,6 +35,16 @@ TEST(Copies, CopyWhatIsAskedForAndNothingElse) {
       copies.add(box(to.back(), column + shift), box(from, column));
       box(expected.back(), column + shift).copy_(box(from, column).cpu());
     }
+    // Rows that lie side by side on one of the sides only.
+    const at::Tensor packed = from.narrow(0, 3, 70).narrow(1, 128, 256).contiguous();
+    sources.push_back(packed);
+    to.push_back(at::zeros({70, 512}, at::device(here).dtype(type)));
+    copies.add(to.back().narrow(1, 256, 256), packed);
+    expected.push_back(at::zeros({70, 512}, type));
+    expected.back().narrow(1, 256, 256).copy_(packed.cpu());
+    to.push_back(at::zeros({70, 256}, at::device(here).dtype(type)));
+    copies.add(to.back(), from.narrow(0, 3, 70).narrow(1, 128, 256));
+    expected.push_back(packed.cpu());
     copies.enqueue();
   }
   constexpr int64_t kSegment = 20 << 20;  // the allocator asks the driver for each of these

@@ -135,6 +135,10 @@ void DeviceMemory::reset_peak() {
   }
 }
 
+void DeviceMemory::reserve(Bytes bytes) const {
+  if (accelerator_ && bytes > Bytes()) cuda::reserve_memory(accelerator_->index(), bytes);
+}
+
 DeviceMemory::Scope::Scope(const DeviceMemory& memory) {
   NEREUS_CHECK(!charged_account, "a thread works for one device at a time");
   charged_account = memory.account_;

@@ -27,6 +27,8 @@ class DeviceMemory final {
   // Highest current() since the last reset_peak().
   Bytes peak() const;
   void reset_peak();
+  // Makes ready what the calling thread will soon allocate piece by piece, where that is faster.
+  void reserve(Bytes bytes) const;
 
   // While it lives, CPU tensors allocated by the calling thread are charged to the device. An
   // allocation beyond the budget throws Error(kOutOfMemory) naming device, request and budget. Does

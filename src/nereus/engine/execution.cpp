@@ -204,6 +204,13 @@ void TransitionRun::receive(Worker& worker, const Share& share, LayerRange chunk
   const auto start = std::chrono::steady_clock::now();
   Bytes crossed;
   StateCopier copier;
+  Bytes needed;
+  for (const UnitState* target : share.targets) {
+    for (int c = chunks.begin; c < chunks.end; ++c) {
+      if (target->chunk(c) == ChunkState::kAbsent) needed += target->chunk_bytes(c);
+    }
+  }
+  worker.memory().reserve(needed);
   // An accelerator copies one chunk while memory for the next one is found.
   for (int c = chunks.begin; c < chunks.end; ++c) {
     for (UnitState* target : share.targets) {

@@ -58,6 +58,15 @@ void UnitState::allocate(int chunk) {
   content.state = ChunkState::kAllocated;
 }
 
+Bytes UnitState::chunk_bytes(int chunk) const {
+  Bytes bytes;
+  for (const StateComponent& component : schema_.components) {
+    bytes += size_of(component.dtype) *
+             chunks_.at(chunk).sizes[static_cast<size_t>(part_of(component.kind))];
+  }
+  return bytes;
+}
+
 void UnitState::mark_valid(int chunk) {
   Chunk& content = chunks_.at(chunk);
   NEREUS_CHECK(content.state == ChunkState::kAllocated,

@@ -37,6 +37,8 @@ class UnitState final {
   // A chunk of which the rank holds nothing goes through the same states, without bytes.
   ChunkState chunk(int chunk) const { return chunks_.at(chunk).state; }
   int chunks() const { return static_cast<int>(chunks_.size()); }
+  // What a chunk's arenas take, whether they are there or not.
+  Bytes chunk_bytes(int chunk) const;
   // Charged to the calling thread. Requires kAbsent; if it throws Error(kOutOfMemory) nothing
   // happened.
   void allocate(int chunk);
