@@ -22,10 +22,10 @@ bool is_capturing();
 // What tensors may take of a device's memory, by PyTorch's caching allocator.
 void limit_memory(int device, Bytes budget);
 
-// Gets from the driver what PyTorch's caching allocator lacks of `bytes` for tensors on the calling
-// thread's current stream, in few large pieces: the driver takes about a millisecond each time that
-// it is asked, whatever the size (bench/results/h200x2/driver_memory.txt). If there is not so much,
-// it does nothing, and whoever needs the memory will learn it.
+// Gets from the driver, in one piece, what PyTorch's caching allocator lacks of `bytes` for tensors
+// on the calling thread's current stream: the driver takes about a millisecond each time that it is
+// asked, whatever the size (bench/results/h200x2/driver_memory.txt). If there is not so much, it
+// does nothing, and whoever needs the memory will learn it.
 void reserve_memory(int device, Bytes bytes);
 
 }  // namespace nereus::cuda

@@ -38,7 +38,6 @@ void limit_memory(int device, Bytes budget) {
 }
 
 void reserve_memory(int device, Bytes bytes) {
-  constexpr int64_t kPiece = int64_t{4} << 30;  // a segment is given back as a whole
   constexpr int64_t kTooLittle = int64_t{64} << 20;
   const auto index = static_cast<c10::DeviceIndex>(device);
   const c10::cuda::CUDAGuard on(index);
@@ -49,14 +48,11 @@ void reserve_memory(int device, Bytes bytes) {
     if (segment.owner_private_pool_id != c10::MempoolId_t{0, 0}) continue;
     lacking -= static_cast<int64_t>(segment.total_size - segment.active_size);
   }
-  std::vector<c10::DataPtr> pieces;
+  if (lacking < kTooLittle) return;
   try {
-    for (; lacking > kTooLittle; lacking -= kPiece) {
-      pieces.push_back(c10::cuda::CUDACachingAllocator::get()->allocate(
-          static_cast<size_t>(std::min(lacking, kPiece))));
-    }
+    c10::cuda::CUDACachingAllocator::get()->allocate(static_cast<size_t>(lacking));  // and cached
   } catch (const c10::OutOfMemoryError&) {
-    // What there is stays in the cache.
+    // Whoever needs it may still find enough in smaller pieces.
   }
 }
 

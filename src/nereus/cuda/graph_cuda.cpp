@@ -2,6 +2,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 
 #include <array>
+#include <exception>
 #include <mutex>
 
 #include "nereus/cuda/graph.h"
@@ -15,6 +16,15 @@ namespace {
 std::mutex& registration(int gpu) {
   static std::array<std::mutex, C10_COMPILE_TIME_MAX_GPUS> mutexes;
   return mutexes.at(gpu);
+}
+
+// Else whatever comes next on the stream would be recorded, too.
+void end_failed(at::cuda::CUDAGraph& graph) {
+  try {
+    graph.capture_end();
+  } catch (const std::exception&) {
+    // What made the recording fail says more.
+  }
 }
 
 }  // namespace
@@ -32,7 +42,12 @@ void Graph::record(const std::function<void()>& work) {
   const std::lock_guard lock(registration(recording->gpu));
   // Other threads go on using their own streams and devices meanwhile.
   recording->graph.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
-  work();
+  try {
+    work();
+  } catch (...) {
+    end_failed(recording->graph);
+    throw;
+  }
   recording->graph.capture_end();
   graph_ = std::move(recording);
 }

@@ -3,12 +3,9 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Event.h>
 #include <c10/core/Stream.h>
 
 #include <cstdint>
-#include <map>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -49,28 +46,16 @@ class Copies final {
     int from_device = -1;  // -1: the host
     // A copy must not reach from one allocation into the next, which may follow by chance.
     const void *to_storage = nullptr, *from_storage = nullptr;
-    at::Tensor scattered;  // where the rows go if they lie side by side in the source only
   };
   struct LocalCopy {
     at::Tensor to, from;
   };
-  struct Lane {
-    c10::Stream stream;
-    at::Tensor staging;
-  };
-
-  Lane& next_lane(int device);
-  void begin(const Copy& copy);
-  void scatter(const Copy& copy, Lane& lane);
   void wait();
 
   int device_ = -1;
   std::vector<Copy> copies_;
   std::vector<LocalCopy> local_;
-  std::optional<c10::Event> before_;
-  // By the device whose copy engines work; the next copy is being set up while one runs.
-  std::map<int, std::vector<Lane>> lanes_;
-  std::vector<at::Tensor> outgrown_;  // staging memory that may still be read
+  std::vector<c10::Stream> streams_;  // the next copy is being set up while one runs
   size_t turn_ = 0;
 };
 

@@ -1,5 +1,5 @@
 #include <ATen/cuda/PeerToPeerAccess.h>
-#include <ATen/ops/empty.h>
+#include <c10/core/Event.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -34,7 +34,7 @@ HashedBox hashed(const Box& box, std::span<const int64_t> shape) {
   return out;
 }
 
-constexpr size_t kLanes = 4;
+constexpr size_t kStreams = 4;
 
 c10::DeviceIndex index(int device) { return static_cast<c10::DeviceIndex>(device); }
 
@@ -77,7 +77,6 @@ void Copies::add(const at::Tensor& to, const at::Tensor& from) {
     copy.width /= copy.rows;
     copy.to_pitch = to.stride(0) * to.element_size();
     copy.from_pitch = from.stride(0) * from.element_size();
-    if (from.is_contiguous()) copy.scattered = to;
   }
   // Neighbours in a state's arena come one after the other, those of several arenas in turns.
   constexpr size_t kArenas = 4;
@@ -91,60 +90,31 @@ void Copies::add(const at::Tensor& to, const at::Tensor& from) {
       return;
     }
   }
-  copies_.push_back(std::move(copy));
+  copies_.push_back(copy);
 }
 
 void Copies::enqueue() {
   if (copies_.empty() && local_.empty()) return;
   const c10::cuda::CUDAGuard on(index(device_));
-  if (!before_) {
-    before_.emplace(at::kCUDA);
-    before_->record(c10::cuda::getCurrentCUDAStream());
+  if (streams_.empty()) {
+    c10::Event before(at::kCUDA);
+    before.record(c10::cuda::getCurrentCUDAStream());
+    while (streams_.size() < kStreams) {
+      streams_.push_back(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index(device_)));
+      before.block(streams_.back());
+    }
   }
-  for (const Copy& copy : copies_) begin(copy);
+  for (const Copy& copy : copies_) {
+    if (copy.from_device >= 0) at::cuda::get_p2p_access(index(device_), index(copy.from_device));
+    const c10::cuda::CUDAStream stream(streams_[turn_++ % kStreams]);
+    C10_CUDA_CHECK(copy.rows == 1
+                       ? cudaMemcpyAsync(copy.to, copy.from, copy.width, cudaMemcpyDefault, stream)
+                       : cudaMemcpy2DAsync(copy.to, copy.to_pitch, copy.from, copy.from_pitch,
+                                           copy.width, copy.rows, cudaMemcpyDefault, stream));
+  }
   copies_.clear();
   for (const LocalCopy& copy : local_) copy.to.copy_(copy.from, /*non_blocking=*/true);
   local_.clear();
-}
-
-Copies::Lane& Copies::next_lane(int device) {
-  std::vector<Lane>& lanes = lanes_[device];
-  while (lanes.size() < kLanes) {
-    lanes.push_back({c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index(device)), {}});
-    before_->block(lanes.back().stream);
-  }
-  return lanes[turn_++ % kLanes];
-}
-
-void Copies::begin(const Copy& copy) {
-  if (copy.from_device >= 0) at::cuda::get_p2p_access(index(device_), index(copy.from_device));
-  if (copy.scattered.defined()) return scatter(copy, next_lane(device_));
-  // The engines read far rows slowly, and write them faster: then the source's engines copy.
-  const bool gathers = copy.rows > 1 && copy.from_device >= 0;
-  if (gathers) at::cuda::get_p2p_access(index(copy.from_device), index(device_));
-  const int device = gathers ? copy.from_device : device_;
-  const c10::cuda::CUDAGuard on(index(device));
-  const c10::cuda::CUDAStream stream(next_lane(device).stream);
-  C10_CUDA_CHECK(copy.rows == 1
-                     ? cudaMemcpyAsync(copy.to, copy.from, copy.width, cudaMemcpyDefault, stream)
-                     : cudaMemcpy2DAsync(copy.to, copy.to_pitch, copy.from, copy.from_pitch,
-                                         copy.width, copy.rows, cudaMemcpyDefault, stream));
-}
-
-// Rows cross the link as one piece; a kernel puts them where they belong.
-void Copies::scatter(const Copy& copy, Lane& lane) {
-  const int64_t bytes = copy.width * copy.rows;
-  if (!lane.staging.defined() || lane.staging.numel() < bytes) {
-    if (lane.staging.defined()) outgrown_.push_back(lane.staging);
-    lane.staging = at::empty({bytes}, copy.scattered.options().dtype(at::kByte));
-  }
-  const c10::cuda::CUDAStream stream(lane.stream);
-  C10_CUDA_CHECK(cudaMemcpyAsync(lane.staging.mutable_data_ptr(), copy.from, bytes,
-                                 cudaMemcpyDefault, stream));
-  const c10::cuda::CUDAStreamGuard on(stream);
-  at::Tensor to = copy.scattered;
-  to.copy_(lane.staging.narrow(0, 0, bytes).view(to.scalar_type()).view(to.sizes()),
-           /*non_blocking=*/true);
 }
 
 void Copies::join() {
@@ -153,12 +123,10 @@ void Copies::join() {
 }
 
 void Copies::wait() {
-  for (const auto& [device, lanes] : lanes_) {
-    for (const Lane& lane : lanes) {
-      c10::Event done(at::kCUDA);
-      done.record(lane.stream);
-      done.block(c10::cuda::getCurrentCUDAStream(index(device_)));
-    }
+  c10::Event done(at::kCUDA);
+  for (const c10::Stream& stream : streams_) {
+    done.record(stream);
+    done.block(c10::cuda::getCurrentCUDAStream(index(device_)));
   }
 }
 

@@ -22,6 +22,22 @@ struct Share {
   std::map<int, std::vector<const Move*>> arrives;  // by chunk
 };
 
+// Memory to reserve before chunks are allocated, by the first chunk of each piece: few pieces,
+// because each takes its time, but the first one small enough that copies soon begin.
+std::map<int, Bytes> reservations(const Share& share, LayerRange chunks) {
+  constexpr Bytes kPiece(int64_t{4} << 30);
+  std::map<int, Bytes> pieces;
+  int first = chunks.begin;
+  for (int c = chunks.begin; c < chunks.end; ++c) {
+    Bytes& piece = pieces[first];
+    for (const UnitState* target : share.targets) {
+      if (target->chunk(c) == ChunkState::kAbsent) piece += target->chunk_bytes(c);
+    }
+    if (piece >= kPiece) first = c + 1;
+  }
+  return pieces;
+}
+
 // When a primitive ran, over all its devices.
 struct Span {
   std::optional<Seconds> start;
@@ -204,15 +220,12 @@ void TransitionRun::receive(Worker& worker, const Share& share, LayerRange chunk
   const auto start = std::chrono::steady_clock::now();
   Bytes crossed;
   StateCopier copier;
-  Bytes needed;
-  for (const UnitState* target : share.targets) {
-    for (int c = chunks.begin; c < chunks.end; ++c) {
-      if (target->chunk(c) == ChunkState::kAbsent) needed += target->chunk_bytes(c);
-    }
-  }
-  worker.memory().reserve(needed);
-  // An accelerator copies one chunk while memory for the next one is found.
+  const std::map<int, Bytes> pieces = reservations(share, chunks);
+  // An accelerator copies one chunk while memory for the next ones is found.
   for (int c = chunks.begin; c < chunks.end; ++c) {
+    if (const auto piece = pieces.find(c); piece != pieces.end()) {
+      worker.memory().reserve(piece->second);
+    }
     for (UnitState* target : share.targets) {
       if (target->chunk(c) == ChunkState::kAbsent) target->allocate(c);
     }
