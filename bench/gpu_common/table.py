@@ -23,6 +23,8 @@ def of_transitions(record):
         if not isinstance(measured, dict) or "transitions" not in measured:
             continue
         for row in measured["transitions"]:
+            if row["transition"].endswith("again"):
+                continue
             what = f"{state}: {row['transition']}" + (", allocator empty" if row["cold_allocator"] else "")
             limit = f"{100 * row['share_of_limit']:.0f} % of the link" if row["moved_gb"] else "moves nothing"
             yield what, seconds(row["pause_s"]), f"{row['moved_gb']:.1f} GB moved", limit
@@ -30,10 +32,17 @@ def of_transitions(record):
             yield (f"{state}: Extend hidden beside {row['work']}", seconds(row["movement_s"]), "",
                    f"work slower by {100 * row['slowdown']:.1f} %")
         for row in measured.get("hidden_by_generation", []):
-            if row["moved_gb"]:
+            if row["moved_gb"] and not row["transition"].endswith("again"):
                 yield (f"{state}: {row['transition']} hidden by generation", seconds(row["movement_s"]),
                        f"stage alone {seconds(row['stage_alone_s'])}",
                        f"stage slower by {100 * row['slowdown']:.1f} %, {100 * row['share_hidden']:.0f} % hidden")
+
+
+def of_checkpoint(record):
+    if record.get("times_faster_than_checkpoint"):
+        peer = record["checkpoint"]
+        yield ("3b training: Extend 1->2 instead of a checkpoint", "", f"DCP save, restart, load {seconds(peer['seconds'])}",
+               f"{record['times_faster_than_checkpoint']:.0f}×")
 
 
 def of_memory(record):
@@ -60,7 +69,7 @@ def write(folder):
         if not file.exists():
             continue
         record = json.loads(file.read_text())
-        for rows in (of_transitions, of_pairs, of_memory, of_adaptive):
+        for rows in (of_transitions, of_checkpoint, of_pairs, of_memory, of_adaptive):
             lines += [f"| {' | '.join(row)} |" for row in rows(record)]
     text = "\n".join(lines) + "\n"
     (folder / "table.md").write_text(text)
