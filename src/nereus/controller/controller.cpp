@@ -51,18 +51,21 @@ double peak_share(const MemoryPrediction& prediction, const Cluster& cluster) {
 
 }  // namespace
 
-Controller::Controller(JobSpec job, Cluster cluster, Plan plan, Calibration calibration,
-                       ControllerOptions options)
+Controller::Controller(JobSpec job, Cluster cluster, Plan plan, DevicePool pool,
+                       Calibration calibration, ControllerOptions options)
     : job_(std::move(job)),
       cluster_(std::move(cluster)),
       plan_(std::move(plan)),
-      pool_(all_devices(cluster_)),
+      pool_(std::move(pool)),
       calibration_(std::move(calibration)),
       options_(std::move(options)),
       monitor_(options_.monitor) {}
 
 Decision Controller::observe(const StepReport& report) {
-  if (report.adjusted_plan) plan_ = *report.adjusted_plan;
+  if (report.adjusted_plan) {
+    plan_ = *report.adjusted_plan;
+    tolerated_peak_share_.reset();
+  }
   // A step beside which a transition ran had two plans, and is no measure of either.
   if (!report.transition) calibration_ = learned(calibration_, report, plan_, job_, cluster_);
   job_.workload = report.next_workload;
@@ -70,7 +73,7 @@ Decision Controller::observe(const StepReport& report) {
       std::min(job_.workload.response_mean, static_cast<double>(job_.workload.response_limit));
   Decision decision = decide(report);
   const bool one_plan_follows = !decision.overlapped || !decision.transition;
-  if (!report.last && decision.verdict != Verdict::kStranded && one_plan_follows) {
+  if (report.steps_left > 0 && decision.verdict != Verdict::kStranded && one_plan_follows) {
     decision.next = forecast(decision.transition ? *decision.best : plan_);
   }
   return decision;
@@ -85,7 +88,7 @@ Decision Controller::decide(const StepReport& report) {
   if (!report.transition) {
     decision.signals["efficiency"] = step_efficiency(report, plan_, job_, cluster_);
   }
-  if (report.last) {
+  if (report.steps_left == 0) {
     decision.reason = "that was the last step";
     return decision;
   }
@@ -93,8 +96,20 @@ Decision Controller::decide(const StepReport& report) {
   decision = triggered(std::move(decision), report.next_pool, outlook);
   pool_ = report.next_pool;
   if (decision.trigger == Trigger::kNone) return decision;
+  decision.horizon = std::min(decision.horizon, static_cast<double>(report.steps_left));
   monitor_.reset(decision.signals);
-  return replan(std::move(decision), outlook);
+  decision = replan(std::move(decision), outlook);
+  tolerated_peak_share_.reset();
+  if (!outlook.violations.empty() && !decision.transition) {
+    tolerated_peak_share_ = decision.signals.at("peak_share");
+  }
+  return decision;
+}
+
+bool Controller::is_tolerated(const Decision& decision) const {
+  constexpr double kWandering = 1.01;  // predictions do, a little, with every step learned from
+  return tolerated_peak_share_ &&
+         decision.signals.at("peak_share") <= kWandering * *tolerated_peak_share_;
 }
 
 Forecast Controller::forecast(const Plan& plan) const {
@@ -119,7 +134,7 @@ Decision Controller::triggered(Decision decision, const DevicePool& next_pool,
     fired.push_back(crossing.signal);
     details.push_back(crossing_detail(crossing));
   }
-  if (!outlook.violations.empty()) {
+  if (!outlook.violations.empty() && !is_tolerated(decision)) {
     decision.trigger = Trigger::kMemory;
     fired.emplace_back("memory");
     details.insert(details.begin(), outlook.violations.front());
@@ -213,7 +228,7 @@ Decision Controller::compiled(Decision decision) const {
   if (beside) {
     decision.overlapped = true;
     decision.hidden_s = std::min(beside->makespan, generation);
-    decision.transition_s = beside->makespan - decision.hidden_s;
+    decision.transition_s = beside->makespan - decision.hidden_s + calibration_.settling();
     decision.transition = std::move(beside);
     return decision;
   }
@@ -224,7 +239,7 @@ Decision Controller::compiled(Decision decision) const {
     decision.reason = "no admissible transition: " + dag.error();
     return decision;
   }
-  decision.transition_s = dag->makespan;
+  decision.transition_s = dag->makespan + calibration_.settling();
   decision.transition = *std::move(dag);
   return decision;
 }
@@ -281,6 +296,7 @@ Decision Controller::refused(Decision decision, const Outlook& outlook,
 
 void Controller::applied(const Decision& decision, const TransitionReport& report) {
   plan_ = decision.best.value();
+  tolerated_peak_share_.reset();
   calibration_ = learned(calibration_, decision.transition.value(), report);
   monitor_.forget("efficiency");
 }
@@ -312,6 +328,7 @@ Decision Controller::recover(int step, const TransitionFailure& failure) {
 
 void Controller::recovered(const Plan& plan) {
   plan_ = plan;
+  tolerated_peak_share_.reset();
   monitor_.forget("efficiency");
 }
 
@@ -320,7 +337,8 @@ Json Controller::save() const {
           {"pool", pool_},
           {"workload", job_.workload},
           {"calibration", calibration_},
-          {"monitor", monitor_.save()}};
+          {"monitor", monitor_.save()},
+          {"tolerated_peak_share", tolerated_peak_share_ ? Json(*tolerated_peak_share_) : Json()}};
 }
 
 void Controller::restore(const Json& saved) {
@@ -330,6 +348,8 @@ void Controller::restore(const Json& saved) {
   job_.workload = require<Workload>(saved, "workload", where);
   calibration_ = require<Calibration>(saved, "calibration", where);
   monitor_.restore(require<Json>(saved, "monitor", where));
+  const Json tolerated = saved.value("tolerated_peak_share", Json());
+  if (tolerated.is_number()) tolerated_peak_share_ = tolerated.get<double>();
 }
 
 }  // namespace nereus

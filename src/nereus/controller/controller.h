@@ -25,8 +25,8 @@ struct ControllerOptions {
 // One per job, on host 0. Not thread-safe. Same reports, same decisions.
 class Controller {
  public:
-  // `plan` is the plan in force at the start, on all devices of the cluster.
-  Controller(JobSpec job, Cluster cluster, Plan plan, Calibration calibration,
+  // `plan` is the plan in force at the start, `pool` the devices that there are then.
+  Controller(JobSpec job, Cluster cluster, Plan plan, DevicePool pool, Calibration calibration,
              ControllerOptions options);
 
   // Learns from the report, and decides what happens before the next step.
@@ -60,6 +60,7 @@ class Controller {
   Forecast forecast(const Plan& plan) const;
   // Fills in what triggered, how urgent it is and H; kNone if nothing did.
   Decision triggered(Decision decision, const DevicePool& next_pool, const Outlook& outlook);
+  bool is_tolerated(const Decision& decision) const;
   Decision replan(Decision decision, const Outlook& outlook) const;
   // The decision if `candidate` were the plan to move to.
   Decision consider(Decision decision, const Candidate& candidate) const;
@@ -78,6 +79,9 @@ class Controller {
   Calibration calibration_;
   ControllerOptions options_;
   Monitor monitor_;
+  // The highest peak of the plan in force for which no better plan was found though it is above
+  // what the planner would choose: until it grows, nobody looks again.
+  std::optional<double> tolerated_peak_share_;
 };
 
 }  // namespace nereus

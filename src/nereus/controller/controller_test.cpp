@@ -19,9 +19,10 @@ class ControllerTest : public testing::Test {
   explicit ControllerTest(int64_t mebibytes = 64)
       : cluster_(cpu_cluster(4, Bytes(mebibytes << 20), 4)), four_(all_devices(cluster_)) {}
 
-  Controller start(const Plan& plan) const {
-    return Controller(job_, cluster_, plan, truth_, options_);
+  Controller start(const Plan& plan, const DevicePool& pool) const {
+    return Controller(job_, cluster_, plan, pool, truth_, options_);
   }
+  Controller start(const DevicePool& pool) const { return start(fastest(pool), pool); }
   Plan fastest(const DevicePool& pool) const {
     return choose_plan(job_, cluster_, pool, truth_, options_.planner)->best.plan;
   }
@@ -47,7 +48,7 @@ class ControllerTest : public testing::Test {
 };
 
 TEST_F(ControllerTest, NothingHappensWithoutATrigger) {
-  Controller controller = start(fastest(four_));
+  Controller controller = start(four_);
   for (int step = 0; step < 4; ++step) {
     const Decision decision = observe(controller, step, four_);
     EXPECT_EQ(decision.trigger, Trigger::kNone);
@@ -56,7 +57,7 @@ TEST_F(ControllerTest, NothingHappensWithoutATrigger) {
 }
 
 TEST_F(ControllerTest, ForecastsTheNextStepUnderThePlanThatItWillRun) {
-  Controller controller = start(fastest(four_));
+  Controller controller = start(four_);
   const Decision shrunk = observe(controller, 0, kTwo, 64);
   ASSERT_EQ(shrunk.verdict, Verdict::kAdmitted) << shrunk.reason;
   apply(controller, shrunk);
@@ -69,7 +70,7 @@ TEST_F(ControllerTest, ForecastsTheNextStepUnderThePlanThatItWillRun) {
   const Json json = shrunk;
   EXPECT_EQ(json.at("next").at("peak_bytes").at("0:0"), next.peak_bytes.at({0, 0}).count());
   StepReport last = next;
-  last.last = true;
+  last.steps_left = 0;
   EXPECT_FALSE(controller.observe(last).next);
 }
 
@@ -77,8 +78,8 @@ TEST_F(ControllerTest, ForecastsTheNextStepUnderThePlanThatItWillRun) {
 TEST_F(ControllerTest, MovesBesideGenerationWhereMemoryAdmitsIt) {
   options_.overlap = true;
   options_.gamma = 100;
-  Controller controller = start(fastest(kTwo));
-  EXPECT_EQ(observe(controller, 0, kTwo).verdict, Verdict::kKept);
+  Controller controller = start(kTwo);
+  EXPECT_EQ(observe(controller, 0, kTwo).trigger, Trigger::kNone);
   const Decision decision = observe(controller, 1, four_);
   ASSERT_EQ(decision.verdict, Verdict::kAdmitted) << decision.reason;
   ASSERT_TRUE(decision.overlapped);
@@ -100,14 +101,14 @@ TEST_F(ControllerTest, MovesBesideGenerationWhereMemoryAdmitsIt) {
 
 TEST_F(ControllerTest, WaitsForTheBoundaryIfDevicesOfThePlanGo) {
   options_.overlap = true;
-  Controller controller = start(fastest(four_));
+  Controller controller = start(four_);
   const Decision decision = observe(controller, 0, kTwo);
   ASSERT_EQ(decision.verdict, Verdict::kAdmitted) << decision.reason;
   EXPECT_FALSE(decision.overlapped);
 }
 
 TEST_F(ControllerTest, AFailedTransitionGoesBackIfAllDevicesAreThere) {
-  Controller controller = start(fastest(four_));
+  Controller controller = start(four_);
   const Decision decision = controller.recover(3, {.reason = "0:1 is out of memory"});
   EXPECT_EQ(decision.trigger, Trigger::kFault);
   EXPECT_EQ(decision.verdict, Verdict::kAdmitted);
@@ -115,7 +116,7 @@ TEST_F(ControllerTest, AFailedTransitionGoesBackIfAllDevicesAreThere) {
 }
 
 TEST_F(ControllerTest, AFailedTransitionGoesOnWithTheDevicesThatAreLeft) {
-  Controller controller = start(fastest(four_));
+  Controller controller = start(four_);
   const Decision decision = controller.recover(3, {.reason = "0:1 died", .lost = {{0, 1}}});
   ASSERT_TRUE(decision.best);
   EXPECT_FALSE(devices_of(*decision.best).contains({0, 1}));
@@ -129,7 +130,7 @@ TEST_F(ControllerTest, AFailedTransitionGoesOnWithTheDevicesThatAreLeft) {
 TEST_F(ControllerTest, LostDevicesAreUrgentAndProfitIsWaived) {
   options_.gamma = 0;
   options_.enabled = false;
-  Controller controller = start(fastest(four_));
+  Controller controller = start(four_);
   observe(controller, 0, four_);
   const Decision decision = observe(controller, 1, kTwo);
   EXPECT_EQ(decision.trigger, Trigger::kPoolChange);
@@ -150,7 +151,7 @@ class GrowthTest : public ControllerTest {
   Decision grow(double gamma, bool enabled = true) {
     options_.gamma = gamma;
     options_.enabled = enabled;
-    Controller controller = start(fastest(kTwo));
+    Controller controller = start(kTwo);
     for (int step = 0; step < 5; ++step) observe(controller, step, kTwo);
     return observe(controller, 5, four_);
   }
@@ -175,6 +176,28 @@ TEST_F(GrowthTest, TheInequalityDecidesAtItsBoundary) {
   EXPECT_FALSE(rejected.transition);
 }
 
+// What the pause took besides moving state counts as well, once it was seen.
+TEST_F(GrowthTest, ATransitionCostsWhatTheLastOnesTookToSettle) {
+  const Decision before = grow(0.5);
+  truth_.observe_settling(Seconds(3));
+  const Decision after = grow(0.5);
+  EXPECT_NEAR((after.transition_s - before.transition_s).count(), 3, 1e-9);
+  Calibration slower = truth_;
+  slower.observe_settling(Seconds(5));
+  EXPECT_NEAR(slower.settling().count(), 4, 1e-9);
+  EXPECT_EQ(Json(slower).get<Calibration>(), slower);
+}
+
+TEST_F(GrowthTest, GainsEndWithTheJob) {
+  Controller controller = start(kTwo);
+  for (const int step : {0, 10, 20}) observe(controller, step, step == 10 ? four_ : kTwo);
+  StepReport report = report_of(30, controller.plan(), job_, cluster_, four_, truth_);
+  Controller near_the_end = controller;
+  EXPECT_GT(controller.observe(report).horizon, 2);
+  report.steps_left = 2;
+  EXPECT_EQ(near_the_end.observe(report).horizon, 2);
+}
+
 TEST_F(GrowthTest, GammaZeroAdmitsUrgentTransitionsOnly) {
   EXPECT_EQ(grow(0).verdict, Verdict::kRejected);
 }
@@ -195,7 +218,7 @@ TEST_F(GrowthTest, ASmallGainIsNoReasonToMove) {
 TEST_F(ControllerTest, ALastingDriftIsAnsweredOnceEvenIfRejected) {
   options_.gamma = 1e-12;
   options_.planner.keep = 0;
-  Controller controller = start(uniform_plan(job_, {1, 1}, 1, 1));
+  Controller controller = start(uniform_plan(job_, {1, 1}, 1, 1), four_);
   observe(controller, 0, four_);
   const Decision drift = observe(controller, 1, four_, 64);
   EXPECT_EQ(drift.trigger, Trigger::kDrift);
@@ -210,7 +233,7 @@ TEST_F(ControllerTest, GammaZeroRefusesEvenFreeTransitions) {
   options_.planner.keep = 0;
   Plan plan = fastest(four_);
   for (StagePlan& stage : plan.stages) stage.micro_batch = 1;
-  Controller controller = start(plan);
+  Controller controller = start(plan, four_);
   observe(controller, 0, four_);
   const Decision decision = observe(controller, 1, four_, 64);
   EXPECT_EQ(decision.transition_s, Seconds());
@@ -224,7 +247,7 @@ TEST_F(ControllerTest, AnotherEfficiencyOfANewPlanIsNoDrift) {
     truth_.observe(op_class, Seconds(efficiency), Seconds(1));
   }
   options_.gamma = 100;
-  Controller controller = start(uniform_plan(job_, {4, 1}, 1, 8));
+  Controller controller = start(uniform_plan(job_, {4, 1}, 1, 8), four_);
   observe(controller, 0, four_);
   const Decision decision = observe(controller, 1, four_, 64);
   ASSERT_EQ(decision.verdict, Verdict::kAdmitted) << decision.reason;
@@ -236,7 +259,7 @@ TEST_F(ControllerTest, AnotherEfficiencyOfANewPlanIsNoDrift) {
 
 TEST_F(ControllerTest, DriftLeadsToAFasterPlan) {
   options_.gamma = 100;
-  Controller controller = start(uniform_plan(job_, {1, 1}, 1, 1));
+  Controller controller = start(uniform_plan(job_, {1, 1}, 1, 1), four_);
   observe(controller, 0, four_);
   const Decision decision = observe(controller, 1, four_, 64);
   ASSERT_EQ(decision.verdict, Verdict::kAdmitted) << decision.reason;
@@ -256,7 +279,7 @@ class TightMemoryTest : public ControllerTest {
 
 TEST_F(TightMemoryTest, APredictedViolationIsAnsweredBeforeItHappens) {
   const Plan plan = fastest(four_);
-  Controller controller = start(plan);
+  Controller controller = start(plan, four_);
   EXPECT_EQ(observe(controller, 0, four_).verdict, Verdict::kNone);
   const Decision decision = observe(controller, 1, four_, 256);
   EXPECT_EQ(decision.trigger, Trigger::kMemory);
@@ -268,8 +291,26 @@ TEST_F(TightMemoryTest, APredictedViolationIsAnsweredBeforeItHappens) {
   EXPECT_TRUE(memory_violations(memory, cluster_, 0.1).empty());
 }
 
+// Peaks between the headroom that the planner leaves and the capacity: the plan stays, and drift
+// is still measured from where it began.
+TEST_F(TightMemoryTest, ALastingViolationIsAnsweredOnceUntilItGrows) {
+  options_.monitor.length_threshold = 0.3;
+  const Plan plan = uniform_plan(job_, {1, 1}, 1, 1);
+  const DevicePool one({{0, 0}});
+  const Bytes peak = predict_memory(plan, job_, truth_).peak.at({0, 0});
+  cluster_.device.memory = peak * 1.02;
+  Controller controller = start(plan, one);
+  const Decision first = observe(controller, 0, one);
+  EXPECT_EQ(first.trigger, Trigger::kMemory);
+  EXPECT_EQ(first.verdict, Verdict::kRejected) << first.reason;
+  for (int step = 1; step < 4; ++step) {
+    EXPECT_EQ(observe(controller, step, one).trigger, Trigger::kNone) << "step " << step;
+  }
+  EXPECT_EQ(observe(controller, 4, one, 40).trigger, Trigger::kMemory) << "it has grown";
+}
+
 TEST_F(TightMemoryTest, StrandedIfNothingFits) {
-  Controller controller = start(fastest(four_));
+  Controller controller = start(four_);
   const Decision decision = observe(controller, 0, four_, 100000);
   EXPECT_EQ(decision.verdict, Verdict::kStranded);
   EXPECT_THAT(decision.reason, HasSubstr("no plan fits 4 devices"));
@@ -278,27 +319,27 @@ TEST_F(TightMemoryTest, StrandedIfNothingFits) {
 }
 
 TEST_F(ControllerTest, StrandedWithoutDevices) {
-  Controller controller = start(fastest(four_));
+  Controller controller = start(four_);
   const Decision decision = observe(controller, 0, DevicePool());
   EXPECT_EQ(decision.verdict, Verdict::kStranded);
   EXPECT_THAT(decision.reason, HasSubstr("no device is available"));
 }
 
 TEST_F(ControllerTest, TheLastStepNeedsNoDecision) {
-  Controller controller = start(fastest(four_));
+  Controller controller = start(four_);
   StepReport report = report_of(0, controller.plan(), job_, cluster_, DevicePool(), truth_);
-  report.last = true;
+  report.steps_left = 0;
   EXPECT_EQ(controller.observe(report).verdict, Verdict::kNone);
 }
 
 TEST_F(ControllerTest, GoesOnAfterARestartAsIfNothingHadHappened) {
-  Controller controller = start(fastest(four_));
+  Controller controller = start(four_);
   observe(controller, 0, four_);
   const Decision shrink = observe(controller, 3, kTwo, 48);
   ASSERT_EQ(shrink.verdict, Verdict::kAdmitted) << shrink.reason;
   apply(controller, shrink);
 
-  Controller restored(job_, cluster_, fastest(four_), {}, options_);
+  Controller restored(job_, cluster_, fastest(four_), four_, {}, options_);
   restored.restore(parse_json(controller.save().dump(), "saved"));
   EXPECT_EQ(restored.plan(), controller.plan());
   for (int step = 4; step < 12; ++step) {

@@ -117,6 +117,7 @@ Calibration learned(Calibration calibration, const TransitionDag& dag,
       calibration.observe(OpClass::kTransfer, p.transfer, measured.measured - set_up);
     }
   }
+  calibration.observe_settling(report.settling);
   return calibration;
 }
 

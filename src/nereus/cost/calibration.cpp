@@ -78,8 +78,15 @@ void Calibration::observe_memory(Bytes predicted_transient, Bytes measured_trans
   memory_factor_ = std::max(ratio, faded);
 }
 
+void Calibration::observe_settling(Seconds measured) {
+  constexpr double kNewest = 0.5;
+  settling_ = settling_ == Seconds() ? measured : settling_ + (measured - settling_) * kNewest;
+}
+
 void to_json(Json& j, const Calibration& calibration) {
-  j = {{"memory_factor", calibration.memory_factor_}, {"classes", Json::object()}};
+  j = {{"memory_factor", calibration.memory_factor_},
+       {"settling_s", calibration.settling_},
+       {"classes", Json::object()}};
   for (const auto& [op_class, entry] : calibration.entries_) {
     j["classes"][to_string(op_class)] = {{"log_efficiency", entry.log_efficiency},
                                          {"variance", entry.variance},
@@ -91,6 +98,7 @@ void from_json(const Json& j, Calibration& calibration) {
   const std::string where = "calibration";
   calibration = {};
   calibration.memory_factor_ = require<double>(j, "memory_factor", where);
+  if (j.contains("settling_s")) calibration.settling_ = require<Seconds>(j, "settling_s", where);
   const Json classes = require<Json>(j, "classes", where);
   for (const auto& [name, entry] : classes.items()) {
     const std::string place = where + ": class " + name;

@@ -37,6 +37,11 @@ class Calibration {
   double memory_factor() const { return memory_factor_; }
   void observe_memory(Bytes predicted_transient, Bytes measured_transient);
 
+  // What a transition makes the job wait for besides moving state (TransitionReport::settling): a
+  // moving average; 0 before the first.
+  Seconds settling() const { return settling_; }
+  void observe_settling(Seconds measured);
+
   bool operator==(const Calibration&) const = default;
 
  private:
@@ -44,6 +49,7 @@ class Calibration {
   friend void from_json(const Json& j, Calibration& calibration);
   std::map<OpClass, Entry> entries_;
   double memory_factor_ = 1;
+  Seconds settling_;
 };
 
 double default_efficiency(OpClass op_class);

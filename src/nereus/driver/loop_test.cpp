@@ -39,7 +39,7 @@ class FakeJob final : public Job {
     report.step_s = Seconds(0.1);
     report.workload = report.next_workload = job_.workload;
     if (report.step != lost_after_) report.next_pool = pool_after_first;
-    report.last = done();
+    report.steps_left = steps_ - step_;
     return report;
   }
   TransitionReport apply(const TransitionDag& dag) override {
@@ -109,7 +109,8 @@ class LoopTest : public testing::Test {
 
   LoopEnd run(int steps, int lost_after, Counter& counter) {
     FakeJob job(job_, cluster_, plan_, steps, lost_after);
-    Controller controller(job_, cluster_, plan_, Calibration(), {.enabled = false});
+    Controller controller(job_, cluster_, plan_, all_devices(cluster_), Calibration(),
+                          {.enabled = false});
     return run_loop(job, controller, counter, stop_);
   }
 
@@ -135,7 +136,8 @@ TEST_F(LoopTest, GoesOnWithWhatIsIntactAfterAFailedTransition) {
   FakeJob job(job_, cluster_, plan_, 4, -1);
   job.dies_in_transition = true;
   job.pool_after_first = DevicePool({{0, 0}, {0, 1}});
-  Controller controller(job_, cluster_, plan_, Calibration(), {.enabled = false});
+  Controller controller(job_, cluster_, plan_, all_devices(cluster_), Calibration(),
+                        {.enabled = false});
   Counter counter;
   EXPECT_EQ(run_loop(job, controller, counter, stop_), LoopEnd::kFinished);
   EXPECT_EQ(counter.transitions, 1);
@@ -153,7 +155,7 @@ class OverlapTest : public LoopTest {
     plan_ = choose_plan(job_, cluster_, DevicePool({{0, 0}}), Calibration(), {})->best.plan;
     FakeJob job(job_, cluster_, plan_, 4, -1);
     job.dies_in_transition = dies;
-    Controller controller(job_, cluster_, plan_, Calibration(),
+    Controller controller(job_, cluster_, plan_, all_devices(cluster_), Calibration(),
                           {.gamma = 1e6, .min_gain = -1e6, .overlap = true});
     // The controller believes that the device was not there before.
     Json state = controller.save();

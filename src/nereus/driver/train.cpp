@@ -55,8 +55,8 @@ Start find_start(const Config& config, const LiveOptions& options) {
 }
 
 Controller make_controller(const Config& config, const LiveOptions& options, const Start& start) {
-  Controller controller(job_spec(options, start.step), options.cluster, start.plan, Calibration(),
-                        to_controller_options(config));
+  Controller controller(job_spec(options, start.step), options.cluster, start.plan, start.pool,
+                        Calibration(), to_controller_options(config));
   if (start.checkpoint) {
     Json saved = start.checkpoint->state.at("extra");
     saved["plan"] = start.plan;

@@ -18,9 +18,9 @@ void to_json(Json& j, const TransitionReport& report) {
   Json peak = Json::object();
   for (const auto& [device, bytes] : report.peak_bytes) peak[to_string(device)] = bytes;
   j = Json{{"primitives", std::move(primitives)},   {"measured_s", report.measured},
-           {"verification_s", report.verification}, {"moved_bytes", report.moved},
-           {"resident_bytes", report.resident},     {"verified", report.verified},
-           {"peak_bytes", std::move(peak)}};
+           {"verification_s", report.verification}, {"settling_s", report.settling},
+           {"moved_bytes", report.moved},           {"resident_bytes", report.resident},
+           {"verified", report.verified},           {"peak_bytes", std::move(peak)}};
   if (report.failure) j["failure"] = *report.failure;
 }
 

@@ -2,6 +2,7 @@
 // simulations.
 #pragma once
 
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -37,6 +38,9 @@ struct TransitionReport {
   Seconds measured;                         // whole transition, verification excluded
   Seconds exposed;       // of that, what the job waited for: all of it, unless it ran beside a step
   Seconds verification;  // hashing before and after
+  // What the job waited for besides `exposed`: hashing, communicators, engines, generation's
+  // weights.
+  Seconds settling;
   Bytes moved;
   Bytes resident;
   bool verified = false;  // logical state bit-equal before and after
@@ -55,8 +59,8 @@ struct StepReport {
   DevicePool next_pool;                      // the devices that are there for the next step
   int64_t response_tokens = 0;
   int64_t prompt_tokens = 0;
-  std::map<std::string, double> metrics;  // verl's names
-  bool last = false;                      // no step follows
+  std::map<std::string, double> metrics;             // verl's names
+  int steps_left = std::numeric_limits<int>::max();  // that follow this one
   // The plan in force at the end, if memory ran out in a pass and the job went on with smaller
   // micro-batches.
   std::optional<Plan> adjusted_plan;

@@ -10,6 +10,7 @@ TEST(TransitionReport, SaysWhatWasMeasuredAndProved) {
   report.primitives = {{3, Seconds(0.5), Bytes(64), Seconds(0.25), Bytes(16)}};
   report.measured = Seconds(0.75);
   report.verification = Seconds(0.25);
+  report.settling = Seconds(0.5);
   report.moved = Bytes(64);
   report.resident = Bytes(16);
   report.verified = true;
@@ -17,7 +18,7 @@ TEST(TransitionReport, SaysWhatWasMeasuredAndProved) {
   EXPECT_EQ(Json(report), parse_json(R"({
     "primitives": [{"id": 3, "start_s": 0.25, "measured_s": 0.5, "moved_bytes": 64,
                     "resident_bytes": 16}],
-    "measured_s": 0.75, "verification_s": 0.25, "moved_bytes": 64, "resident_bytes": 16,
+    "measured_s": 0.75, "verification_s": 0.25, "settling_s": 0.5, "moved_bytes": 64, "resident_bytes": 16,
     "verified": true, "peak_bytes": {"0:1": 100}})",
                                      "expected"));
 }

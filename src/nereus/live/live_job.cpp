@@ -277,7 +277,7 @@ StepReport LiveJob::Impl::make_report(const Experience& experience, Metrics metr
   report.workload.response_limit = options_.response_length.at(step_);
   report.workload.response_mean =
       static_cast<double>(report.response_tokens) / static_cast<double>(experience.size());
-  report.last = step_ + 1 >= options_.total_steps;
+  report.steps_left = std::max(0, options_.total_steps - step_ - 1);
   report.next_pool = devices_at(step_ + 1);
   report.next_workload = report.workload;
   report.next_workload.response_limit = options_.response_length.at(step_ + 1);

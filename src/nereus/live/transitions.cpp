@@ -45,6 +45,7 @@ void Transitions::drop_lost(const TransitionReport& report) {
 }
 
 TransitionReport Transitions::apply(const TransitionDag& dag) {
+  const Stopwatch pause;
   runtime_.release();
   const Seconds hashing = remember(dag.from, runtime_.store().workers());
   runtime_.reset_peaks();
@@ -55,6 +56,8 @@ TransitionReport Transitions::apply(const TransitionDag& dag) {
   if (report.failure) return report;
   runtime_.adopt(dag.to);
   runtime_.synchronise_generation();
+  report.exposed = report.measured;
+  report.settling = pause.elapsed() - report.exposed;
   return report;
 }
 
@@ -95,6 +98,7 @@ TransitionReport Transitions::join() {
   if (report.failure) runtime_.release();  // generation's engines use state that may be gone
   drop_lost(report);
   if (!report.failure) runtime_.adopt(target_);
+  report.settling = timer.elapsed() - report.exposed;
   return report;
 }
 

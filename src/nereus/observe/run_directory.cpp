@@ -118,6 +118,7 @@ void RunDirectory::write_transition(int step, const TransitionDag& dag, const Pl
                {"measured_s", report.measured},
                {"exposed_s", report.exposed},
                {"verification_s", report.verification},
+               {"settling_s", report.settling},
                {"moved_bytes", report.moved},
                {"verified", report.verified}});
   trace_->transition(step, dag, report, wall_s());
