@@ -1,6 +1,8 @@
 """Whole runs of the program: the record they leave, stopping, resuming."""
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 
@@ -75,7 +77,7 @@ def test_sigterm_saves_and_resuming_is_bit_equal(finished, tmp_path):
             process.send_signal(signal.SIGTERM)
             break
     rest = process.communicate(timeout=300)[0]
-    assert process.returncode == 0
+    assert process.returncode == 128 + signal.SIGTERM, "less than all steps is no success"
     assert "--resume" in rest
     stopped_after = len(lines(directory / "metrics.jsonl"))
     assert stopped_after < 4
@@ -103,6 +105,52 @@ def test_without_devices_the_run_saves_and_says_how_to_go_on(tmp_path):
     resumed = run(*arguments, "--resume")
     assert resumed.returncode == 0, resumed.stderr
     assert len(lines(directory / "metrics.jsonl")) == 4
+
+
+def test_two_runs_do_not_share_a_directory(tmp_path):
+    directory = tmp_path / "run"
+    arguments = command("train", write_config(tmp_path), "--run-dir", directory)
+    process = subprocess.Popen(arguments, cwd=ROOT, text=True, stdout=subprocess.PIPE)
+    process.stdout.readline()
+    second = run("train", write_config(tmp_path), "--run-dir", str(directory) + "/")
+    process.kill()
+    process.communicate()
+    assert second.returncode == 2, second.stdout
+    assert f"in use by process {process.pid}" in second.stderr
+
+
+def test_nobodys_files_are_moved(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis.tex").write_text("precious")
+    for target in (tmp_path / "mine", tmp_path / "mine/thesis.tex"):
+        refused = run("train", write_config(tmp_path), "--run-dir", target)
+        assert refused.returncode == 2
+        assert "not a run of nereus" in refused.stderr
+    assert (tmp_path / "mine/thesis.tex").read_text() == "precious"
+
+
+def test_resuming_says_what_it_skips_and_what_has_changed(finished, tmp_path):
+    directory = tmp_path / "run"
+    shutil.copytree(finished, directory)
+    newest = max((directory / "checkpoints").iterdir(), key=lambda path: int(path.name.split("_")[1]))
+    older = directory / "checkpoints/step_2"
+    if not older.exists():
+        shutil.copytree(newest, older)
+        manifest = json.loads((older / "manifest.json").read_text())
+        manifest["step"] = manifest["state"]["step"] = 2
+        (older / "manifest.json").write_text(json.dumps(manifest))
+    os.truncate(newest / "actor.safetensors", 1000)
+    arguments = ("train", write_config(tmp_path), "--run-dir", directory, "--resume")
+    resumed = run(*arguments, "data.max_prompt_length=17")
+    assert resumed.returncode == 0, resumed.stderr
+    assert "Skipped a newer checkpoint" in resumed.stdout
+    assert "has 1000 of" in resumed.stdout
+    assert "data.max_prompt_length" in resumed.stdout
+    for path in (directory / "checkpoints").iterdir():
+        os.truncate(path / "actor.safetensors", 1000)
+    refused = run(*arguments)
+    assert refused.returncode == 2
+    assert "is complete" in refused.stderr
 
 
 def test_a_new_run_keeps_the_earlier_one(tmp_path):

@@ -110,9 +110,18 @@ void NcclGroup::watch(const std::stop_token& stop, Seconds patience) {
       std::unique_lock lock(mutex_);
       wake_.wait_for(lock, stop, pause, [] { return false; });
       if (stop.stop_requested()) return;
-      reason = overdue(patience);
+      reason = overdue_or_failed(patience);
     }
     if (!reason.empty()) return abort(reason);
+  }
+}
+
+// A device that has failed says so to whoever asks it anything.
+std::string NcclGroup::overdue_or_failed(Seconds patience) {
+  try {
+    return overdue(patience);
+  } catch (const std::exception& error) {
+    return std::string("a device of ") + names_of(devices_) + " has failed: " + error.what();
   }
 }
 

@@ -55,6 +55,7 @@ class NcclGroup final {
   void watch(const std::stop_token& stop, Seconds patience);
   // Why the group has to be given up, or nothing.
   std::string overdue(Seconds patience);
+  std::string overdue_or_failed(Seconds patience);
 
   std::vector<int> devices_;
   std::shared_ptr<HostGroup> host_;

@@ -167,6 +167,24 @@ TEST(Config, ContradictionsNameTheirNumbers) {
   EXPECT_THAT(contradiction(config), HasSubstr("dreaming"));
 }
 
+TEST(Config, RunDirectoriesAreNamedPlainly) {
+  Config config;
+  config.trainer.experiment_name = "a";
+  EXPECT_EQ(run_directory(config), "runs/a");
+  const auto named = [&](const char* name) {
+    config.trainer.default_local_dir = name;
+    return run_directory(config);
+  };
+  EXPECT_EQ(named("out/x/"), "out/x");
+  EXPECT_EQ(named("./out//x"), "out/x");
+  EXPECT_EQ(named("."), std::filesystem::current_path());
+  const auto link = std::filesystem::temp_directory_path() / "nereus_run_link";
+  std::filesystem::remove(link);
+  std::filesystem::create_directory_symlink("/usr", link);
+  EXPECT_EQ(named(link.c_str()), "/usr") << "the run goes where the link leads";
+  std::filesystem::remove(link);
+}
+
 TEST(Config, ReferencePageIsUpToDate) {
   std::ifstream file(NEREUS_SOURCE_DIR "/docs/config.md");
   std::ostringstream text;

@@ -239,8 +239,13 @@ Config load_config(const fs::path& file, const std::vector<std::string>& overrid
 }
 
 fs::path run_directory(const Config& config) {
-  if (!config.trainer.default_local_dir.empty()) return config.trainer.default_local_dir;
-  return fs::path("runs") / config.trainer.project_name / config.trainer.experiment_name;
+  const TrainerConfig& trainer = config.trainer;
+  fs::path root = trainer.default_local_dir;
+  if (root.empty()) root = fs::path("runs") / trainer.project_name / trainer.experiment_name;
+  root = root.lexically_normal();
+  if (!root.has_filename()) root = root.parent_path();  // "runs/a/"
+  const bool has_name = root.filename() != "." && root.filename() != "..";
+  return has_name && !fs::is_symlink(root) ? root : fs::weakly_canonical(root);
 }
 
 }  // namespace nereus

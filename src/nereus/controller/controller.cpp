@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "nereus/base/text.h"
 #include "nereus/controller/learning.h"
@@ -72,7 +73,8 @@ Decision Controller::observe(const StepReport& report) {
   job_.workload.response_mean =
       std::min(job_.workload.response_mean, static_cast<double>(job_.workload.response_limit));
   Decision decision = decide(report);
-  const bool one_plan_follows = !decision.overlapped || !decision.transition;
+  pending_ = decision.overlapped && decision.transition;
+  const bool one_plan_follows = !pending_;
   if (report.steps_left > 0 && decision.verdict != Verdict::kStranded && one_plan_follows) {
     decision.next = forecast(decision.transition ? *decision.best : plan_);
   }
@@ -133,6 +135,10 @@ Decision Controller::triggered(Decision decision, const DevicePool& next_pool,
     decision.trigger = Trigger::kDrift;
     fired.push_back(crossing.signal);
     details.push_back(crossing_detail(crossing));
+  }
+  if (std::exchange(overdue_, false)) {
+    decision.trigger = Trigger::kDrift;
+    details.emplace_back("a transition that was admitted before the restart");
   }
   if (!outlook.violations.empty() && !is_tolerated(decision)) {
     decision.trigger = Trigger::kMemory;
@@ -297,6 +303,7 @@ Decision Controller::refused(Decision decision, const Outlook& outlook,
 void Controller::applied(const Decision& decision, const TransitionReport& report) {
   plan_ = decision.best.value();
   tolerated_peak_share_.reset();
+  pending_ = false;
   calibration_ = learned(calibration_, decision.transition.value(), report);
   monitor_.forget("efficiency");
 }
@@ -328,6 +335,7 @@ Decision Controller::recover(int step, const TransitionFailure& failure) {
 
 void Controller::recovered(const Plan& plan) {
   plan_ = plan;
+  pending_ = false;
   tolerated_peak_share_.reset();
   monitor_.forget("efficiency");
 }
@@ -338,6 +346,7 @@ Json Controller::save() const {
           {"workload", job_.workload},
           {"calibration", calibration_},
           {"monitor", monitor_.save()},
+          {"pending", pending_ || overdue_},
           {"tolerated_peak_share", tolerated_peak_share_ ? Json(*tolerated_peak_share_) : Json()}};
 }
 
@@ -348,6 +357,7 @@ void Controller::restore(const Json& saved) {
   job_.workload = require<Workload>(saved, "workload", where);
   calibration_ = require<Calibration>(saved, "calibration", where);
   monitor_.restore(require<Json>(saved, "monitor", where));
+  overdue_ = saved.value("pending", false);
   const Json tolerated = saved.value("tolerated_peak_share", Json());
   if (tolerated.is_number()) tolerated_peak_share_ = tolerated.get<double>();
 }

@@ -82,6 +82,8 @@ class Controller {
   // The highest peak of the plan in force for which no better plan was found though it is above
   // what the planner would choose: until it grows, nobody looks again.
   std::optional<double> tolerated_peak_share_;
+  bool pending_ = false;  // an admitted transition runs beside the next step
+  bool overdue_ = false;  // one was admitted before a restart, and not made
 };
 
 }  // namespace nereus

@@ -99,6 +99,24 @@ TEST_F(ControllerTest, MovesBesideGenerationWhereMemoryAdmitsIt) {
   EXPECT_EQ(controller.calibration(), before) << "a step with two plans measures neither";
 }
 
+// The job stopped before the step beside which its transition was to run.
+TEST_F(ControllerTest, AnAdmittedTransitionThatWasNotMadeIsAskedForAgain) {
+  options_.overlap = true;
+  options_.gamma = 100;
+  Controller controller = start(kTwo);
+  observe(controller, 0, kTwo);
+  const Decision lost = observe(controller, 1, four_);
+  ASSERT_TRUE(lost.transition && lost.overlapped) << lost.reason;
+  Controller restored = start(kTwo);
+  restored.restore(parse_json(controller.save().dump(), "saved"));
+  const Decision again = observe(restored, 2, four_);
+  EXPECT_EQ(again.verdict, Verdict::kAdmitted) << again.reason;
+  EXPECT_THAT(again.trigger_detail, HasSubstr("before the restart"));
+  controller.applied(lost, TransitionReport{});
+  restored.restore(parse_json(controller.save().dump(), "saved"));
+  EXPECT_EQ(observe(restored, 2, four_).trigger, Trigger::kNone) << "it was made";
+}
+
 TEST_F(ControllerTest, WaitsForTheBoundaryIfDevicesOfThePlanGo) {
   options_.overlap = true;
   Controller controller = start(four_);

@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "nereus/base/error.h"
 #include "nereus/base/hash.h"
 #include "nereus/data/files.h"
 
@@ -84,28 +85,44 @@ void publish(const fs::path& complete, const fs::path& directory) {
   const fs::path replaced = complete.string() + ".replaced";
   fs::remove_all(replaced);
   if (fs::exists(directory)) fs::rename(directory, replaced);
-  fs::rename(complete, directory);
+  std::error_code failed;
+  fs::rename(complete, directory, failed);
+  if (failed) {
+    if (fs::exists(replaced)) fs::rename(replaced, directory);
+    throw fs::filesystem_error("cannot rename", complete, directory, failed);
+  }
   fsync_path(directory.parent_path());
   fs::remove_all(replaced);
 }
 
-std::optional<Checkpoint> open_complete(int step, const fs::path& directory) {
+// The checkpoint, or what is wrong with it.
+Expected<Checkpoint> open_complete(int step, const fs::path& directory) {
   try {
     const fs::path file = directory / kManifest;
     const Json manifest = parse_json(read_text(file), file.string());
     for (const auto& [name, info] : manifest.at("files").items()) {
-      if (fs::file_size(part_file(directory, name)) != info.at("bytes").get<uint64_t>()) {
-        return std::nullopt;
+      const fs::path part = part_file(directory, name);
+      const auto expected = info.at("bytes").get<uint64_t>();
+      const uint64_t found = fs::file_size(part);
+      if (found != expected) {
+        return tl::unexpected(part.string() + " has " + std::to_string(found) + " of " +
+                              std::to_string(expected) + " bytes");
       }
     }
     return Checkpoint{directory, step, manifest.at("state")};
-  } catch (const Error&) {
-    return std::nullopt;
-  } catch (const Json::exception&) {
-    return std::nullopt;
-  } catch (const fs::filesystem_error&) {
-    return std::nullopt;
+  } catch (const Error& error) {
+    return tl::unexpected(std::string(error.what()));
+  } catch (const Json::exception& error) {
+    return tl::unexpected(directory.string() + ": " + kManifest + ": " + error.what());
+  } catch (const fs::filesystem_error& error) {
+    return tl::unexpected(directory.string() + ": " + error.what());
   }
+}
+
+// It would only keep a full disk full.
+void discard(const fs::path& directory) {
+  std::error_code ignored;
+  fs::remove_all(directory, ignored);
 }
 
 }  // namespace
@@ -123,15 +140,29 @@ void write_checkpoint(const fs::path& root, int step, const Json& state,
     publish(unfinished, root / name);
     delete_older(root, step, keep);
   } catch (const fs::filesystem_error& error) {
+    discard(unfinished);
     throw Error(ErrorCode::kIo, "checkpoint " + (root / name).string() + ": " + error.what());
+  } catch (const Error&) {
+    discard(unfinished);
+    throw;
   }
 }
 
 std::optional<Checkpoint> newest_checkpoint(const fs::path& root) {
   for (const auto& [step, directory] : list_steps(root)) {
-    if (auto checkpoint = open_complete(step, directory)) return checkpoint;
+    if (auto checkpoint = open_complete(step, directory)) return *std::move(checkpoint);
   }
   return std::nullopt;
+}
+
+std::vector<std::string> damaged_checkpoints(const fs::path& root) {
+  std::vector<std::string> reasons;
+  for (const auto& [step, directory] : list_steps(root)) {
+    const auto checkpoint = open_complete(step, directory);
+    if (checkpoint) break;
+    reasons.push_back(checkpoint.error());
+  }
+  return reasons;
 }
 
 TensorMap read_part(const Checkpoint& checkpoint, const std::string& name) {

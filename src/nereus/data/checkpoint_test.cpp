@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 #include <dlfcn.h>
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <fstream>
 
 #include "nereus/data/files.h"
@@ -14,6 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::vector<CheckpointPart> parts(float value) {
@@ -59,6 +62,26 @@ TEST(Checkpoint, IncompleteOnesAreSkipped) {
   fs::resize_file(root / "step_2" / "critic.safetensors", 10);
   fs::create_directory(root / "unfinished_step_5");
   EXPECT_EQ(newest_checkpoint(root)->step, 1);
+  EXPECT_THAT(damaged_checkpoints(root),
+              ElementsAre(HasSubstr("step_4"), HasSubstr("step_3"),
+                          AllOf(HasSubstr("critic.safetensors"), HasSubstr("has 10 of"))));
+}
+
+TEST(Checkpoint, OneThatCannotBeWrittenLeavesNothingBehind) {
+  const auto root = fresh_directory();
+  write_checkpoint(root, 1, "first", parts(1), 0);
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before = {};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  rlimit full = before;
+  full.rlim_cur = 64;
+  ::setrlimit(RLIMIT_FSIZE, &full);
+  const std::string message =
+      error_message(ErrorCode::kIo, [&] { write_checkpoint(root, 2, "second", parts(2), 0); });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_THAT(message, HasSubstr("step_2"));
+  EXPECT_EQ(newest_checkpoint(root)->state, "first");
+  EXPECT_EQ(std::distance(fs::directory_iterator(root), fs::directory_iterator()), 1);
 }
 
 TEST(Checkpoint, DamagedBytesAreNoticed) {

@@ -1,19 +1,31 @@
 #include "nereus/driver/loop.h"
 
 #include <optional>
+#include <string>
 #include <utility>
+
+#include "nereus/base/error.h"
 
 namespace nereus {
 
 namespace {
 
 // After a transition was executed. If it failed, the job goes on in a plan made from what is
-// intact; false if there is none.
+// intact; false if there is none. Throws Error(kAborted) if that fails again and again though no
+// further device is lost: what is wrong does not go away by itself.
 bool settle(int step, const Decision& decision, TransitionReport done, Job& job,
             Controller& controller, Recorder& recorder) {
   recorder.write(step, decision, done);
   if (!done.failure) controller.applied(decision, done);
-  while (done.failure) {
+  constexpr int kAttempts = 3;
+  for (int attempt = 1; done.failure; ++attempt) {
+    if (!done.failure->lost.empty()) attempt = 0;
+    if (attempt == kAttempts) {
+      throw Error(ErrorCode::kAborted,
+                  "recovery failed " + std::to_string(kAttempts) +
+                      " times without losing a device: " + done.failure->reason +
+                      "\nGo on from the last checkpoint with --resume");
+    }
     const Decision recovery = controller.recover(step, *done.failure);
     recorder.write(step, recovery);
     if (recovery.verdict == Verdict::kStranded) return false;

@@ -53,11 +53,17 @@ class FakeJob final : public Job {
   }
   void overlap(TransitionDag, Plan to) override { overlapped_ = std::move(to); }
   TransitionReport recover(const Plan& plan) override {
-    plan_ = plan;
-    return {};
+    TransitionReport report;
+    if (cannot_recover) {
+      report.failure = TransitionFailure{"no memory", {}};
+    } else {
+      plan_ = plan;
+    }
+    return report;
   }
 
   bool dies_in_transition = false;
+  bool cannot_recover = false;
   DevicePool pool_after_first;
 
  private:
@@ -144,6 +150,27 @@ TEST_F(LoopTest, GoesOnWithWhatIsIntactAfterAFailedTransition) {
   EXPECT_EQ(counter.recoveries, 1);
   EXPECT_EQ(devices_of(job.plan()), DevicePool({{0, 1}}));
   EXPECT_EQ(controller.plan(), job.plan());
+}
+
+TEST_F(LoopTest, GivesUpWhatFailsAgainAndAgain) {
+  cluster_ = cpu_cluster(3, Bytes(64 << 20), 3);
+  for (StagePlan& stage : plan_.stages) stage.units = {{{0, 2}}, {{0, 0}}};
+  for (StagePlan& stage : plan_.stages) stage.layout = {1, 1};
+  FakeJob job(job_, cluster_, plan_, 4, -1);
+  job.dies_in_transition = job.cannot_recover = true;
+  job.pool_after_first = DevicePool({{0, 0}, {0, 1}});
+  Controller controller(job_, cluster_, plan_, all_devices(cluster_), Calibration(),
+                        {.enabled = false});
+  Counter counter;
+  try {
+    run_loop(job, controller, counter, stop_);
+    FAIL() << "recovered by itself";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kAborted);
+    EXPECT_NE(std::string(error.what()).find("no memory"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("--resume"), std::string::npos);
+  }
+  EXPECT_EQ(counter.recoveries, 3);
 }
 
 // A device joins after the first step.

@@ -6,14 +6,17 @@
 #include <string>
 #include <utility>
 
+#include "nereus/base/log.h"
 #include "nereus/base/text.h"
 #include "nereus/config/devices.h"
 #include "nereus/config/options.h"
-#include "nereus/driver/starting_plan.h"
+#include "nereus/driver/loop.h"
+#include "nereus/driver/start.h"
 #include "nereus/driver/stop_signal.h"
 #include "nereus/live/live_job.h"
 #include "nereus/observe/progress.h"
 #include "nereus/observe/run_directory.h"
+#include "nereus/observe/run_lock.h"
 #include "nereus/observe/tables.h"
 
 namespace nereus {
@@ -24,53 +27,14 @@ bool logs_to(const Config& config, const char* logger) {
   return std::ranges::count(config.trainer.logger, logger) > 0;
 }
 
-// Where a run begins: its first step, and the checkpoint before it if it is a continuation.
-struct Start {
-  std::optional<Checkpoint> checkpoint;
-  int step = 0;
-  DevicePool pool;
-  Plan plan;
-};
-
-// A continuation keeps the plan it was stopped in, if its devices are still there.
-Start find_start(const Config& config, const LiveOptions& options) {
-  Start start;
-  if (config.trainer.resume_mode == "auto") {
-    start.checkpoint = newest_checkpoint(run_directory(config) / "checkpoints");
-  }
-  if (start.checkpoint) start.step = start.checkpoint->step;
-  start.pool = options.supply.at(start.step);
-  const JobSpec job = job_spec(options, start.step);
-  if (start.checkpoint) {
-    const Plan saved = start.checkpoint->state.at("extra").at("plan").get<Plan>();
-    const DevicePool used = devices_of(saved);
-    if (std::ranges::all_of(used.devices(), [&](DeviceId d) { return start.pool.contains(d); })) {
-      start.plan = saved;
-      return start;
-    }
-  }
-  start.plan = starting_plan(config.plan, job, options.cluster, start.pool,
-                             to_controller_options(config).planner);
-  return start;
-}
-
-Controller make_controller(const Config& config, const LiveOptions& options, const Start& start) {
-  Controller controller(job_spec(options, start.step), options.cluster, start.plan, start.pool,
-                        Calibration(), to_controller_options(config));
-  if (start.checkpoint) {
-    Json saved = start.checkpoint->state.at("extra");
-    saved["plan"] = start.plan;
-    saved["pool"] = start.pool;
-    controller.restore(saved);
-  }
-  return controller;
-}
-
-RunDirectory open_record(const Config& config, const Start& start, ProgressLine& progress) {
+RunDirectory open_record(const Config& config, const Start& start, RunLock& lock,
+                         ProgressLine& progress) {
   const std::filesystem::path root = run_directory(config);
-  if (!start.checkpoint && std::filesystem::exists(root) && !std::filesystem::is_empty(root)) {
+  if (!start.checkpoint && holds_run(root)) {
     progress.message("The earlier run is kept as " + move_aside(root).string());
+    lock = RunLock(root);
   }
+  for (const std::string& note : start.notes) progress.message(note);
   RunDirectory record(root, start.step, logs_to(config, "tensorboard"));
   record.write_config(to_yaml(config));
   record.write_plan(start.step, start.plan);
@@ -81,8 +45,13 @@ RunDirectory open_record(const Config& config, const Start& start, ProgressLine&
 class TrainRecorder final : public Recorder {
  public:
   TrainRecorder(const Config& config, LiveJob& job, Controller& controller, RunDirectory& record,
-                ProgressLine& progress)
-      : config_(config), job_(job), controller_(controller), record_(record), progress_(progress) {}
+                ProgressLine& progress, int saved)
+      : config_(config),
+        job_(job),
+        controller_(controller),
+        record_(record),
+        progress_(progress),
+        saved_(saved) {}
 
   void write(const StepReport& report, const Decision& decision) override {
     record_.write_step(report);
@@ -135,7 +104,7 @@ class TrainRecorder final : public Recorder {
   Controller& controller_;
   RunDirectory& record_;
   ProgressLine& progress_;
-  int saved_ = -1;
+  int saved_;  // the step of the newest checkpoint; -1: there is none
 };
 
 std::string number(const Json& summary, const char* key, const char* format) {
@@ -161,6 +130,14 @@ std::string closing_words(LoopEnd end, const RunDirectory& record, int steps, co
          " with the same command and --resume.";
 }
 
+// As a shell says it of a program that a signal ended: to a job script, less than all steps is no
+// success.
+int exit_code_of(LoopEnd end, const StopSignal& stop) {
+  constexpr int kSignalled = 128;
+  if (end == LoopEnd::kStopped) return kSignalled + stop.number();
+  return end == LoopEnd::kStranded ? exit_code(ErrorCode::kInfeasible) : 0;
+}
+
 // Lack of memory, with what devices were to hold under the plan, and what would help; any other
 // error as it is.
 Error explained(const Error& error, const Plan& plan, const JobSpec& job, const Cluster& cluster,
@@ -175,6 +152,16 @@ Error explained(const Error& error, const Plan& plan, const JobSpec& job, const 
                    "cluster.memory_per_device. Go on from the last checkpoint with --resume.");
 }
 
+// A failed run's last words must not be lost because they cannot be written down either.
+void record_fault(RunDirectory& record, int step, const Error& error) {
+  try {
+    record.write_event("fault", step, {{"message", error.what()}});
+    record.write_summary();
+  } catch (const Error& another) {
+    log::warn(another.what());
+  }
+}
+
 std::unique_ptr<LiveJob> start_job(const LiveOptions& options, const Start& start) {
   try {
     auto job = std::make_unique<LiveJob>(options, start.plan);
@@ -187,16 +174,18 @@ std::unique_ptr<LiveJob> start_job(const LiveOptions& options, const Start& star
 
 }  // namespace
 
-LoopEnd train(const Config& config) {
+int train(const Config& config) {
   const LiveOptions options = to_live_options(config);
   require_gpus(options.backend, cuda::device_count());
+  verify_run_root(run_directory(config));
+  RunLock lock(run_directory(config));
   const Start start = find_start(config, options);
   const std::unique_ptr<LiveJob> owner = start_job(options, start);
   LiveJob& job = *owner;
   Controller controller = make_controller(config, options, start);
 
   ProgressLine progress = ProgressLine::to_terminal(options.total_steps);
-  RunDirectory record = open_record(config, start, progress);
+  RunDirectory record = open_record(config, start, lock, progress);
   if (job.dropped_prompts() > 0) {
     progress.message("Dropped " + std::to_string(job.dropped_prompts()) +
                      " prompts longer than data.max_prompt_length = " +
@@ -205,7 +194,8 @@ LoopEnd train(const Config& config) {
   progress.message("Starting at step " + std::to_string(start.step + 1) + " with");
   for (const StagePlan& stage : start.plan.stages) progress.message("  " + to_string(stage));
 
-  TrainRecorder recorder(config, job, controller, record, progress);
+  TrainRecorder recorder(config, job, controller, record, progress,
+                         start.checkpoint ? start.step : -1);
   const StopSignal stop;
   try {
     const LoopEnd end = run_loop(job, controller, recorder, stop.requested());
@@ -214,14 +204,17 @@ LoopEnd train(const Config& config) {
     const Json summary = record.write_summary();
     progress.finish();
     progress.message(closing_words(end, record, job.step(), summary));
-    return end;
+    return exit_code_of(end, stop);
   } catch (const Error& error) {
     progress.finish();
     const Error full =
         explained(error, job.plan(), controller.job(), options.cluster, controller.calibration());
-    record.write_event("fault", job.step(), {{"message", full.what()}});
-    record.write_summary();
+    record_fault(record, job.step(), full);
     throw full;
+  } catch (const std::exception& error) {
+    progress.finish();
+    record_fault(record, job.step(), Error(ErrorCode::kInternal, error.what()));
+    throw;
   }
 }
 

@@ -2,14 +2,15 @@
 #pragma once
 
 #include "nereus/config/config.h"
-#include "nereus/driver/loop.h"
 
 namespace nereus {
 
 // Runs (or with trainer.resume_mode auto continues) the job that `config` describes in
-// run_directory(config). A new run moves an earlier one there aside. However it ends, a checkpoint
-// and summary.json are written, and the person is told how to go on. Throws Error, after recording
-// it as a fault, if a step fails.
-LoopEnd train(const Config& config);
+// run_directory(config), which no other process may use meanwhile. A new run moves an earlier one
+// there aside. However it ends, a checkpoint and summary.json are written, and the person is told
+// how to go on. Returns the exit code: 0 after all steps, 128 + the signal that stopped it, that of
+// kInfeasible if no plan fits the devices that are left. Throws Error, after recording it as a
+// fault, if a step fails.
+int train(const Config& config);
 
 }  // namespace nereus

@@ -136,12 +136,15 @@ class FirstError {
   bool is_consequence_ = false;
 };
 
-// An accelerator's allocator has errors of its own.
-void naming_lack_of_memory(Worker& worker, const std::function<void(Worker&)>& body) {
+// libtorch has errors of its own.
+void naming_the_device(Worker& worker, const std::function<void(Worker&)>& body) {
   try {
     body(worker);
   } catch (const c10::OutOfMemoryError& error) {
     throw Error(ErrorCode::kOutOfMemory,
+                "device " + to_string(worker.id()) + ": " + error.what_without_backtrace());
+  } catch (const c10::Error& error) {
+    throw Error(ErrorCode::kInternal,
                 "device " + to_string(worker.id()) + ": " + error.what_without_backtrace());
   }
 }
@@ -156,7 +159,7 @@ void WorkerPool::run(std::span<const DeviceId> devices, const std::function<void
     Worker& worker = at(id);
     worker.post([&] {
       try {
-        naming_lack_of_memory(worker, body);
+        naming_the_device(worker, body);
       } catch (const std::exception& error) {
         const auto* ours = dynamic_cast<const Error*>(&error);
         const bool consequence = ours != nullptr && ours->code() == ErrorCode::kAborted;

@@ -10,6 +10,7 @@
 #include "nereus/live/ppo_step.h"
 #include "nereus/live/prompt_source.h"
 #include "nereus/live/rewarding.h"
+#include "nereus/live/saved_state.h"
 #include "nereus/live/transitions.h"
 #include "nereus/rl/advantage.h"
 #include "nereus/rl/minibatch.h"
@@ -26,16 +27,6 @@ TensorMap initial_weights(const ModelSource& source, const ModelSpec& spec, DTyp
                           uint64_t seed) {
   return source.random_weights ? random_model(spec, dtype, seed)
                                : read_model(source.path, spec, dtype);
-}
-
-// The tensors "KIND/NAME" of a checkpoint part, by NAME.
-TensorMap tensors_of_kind(const TensorMap& part, StateKind kind) {
-  const std::string prefix = to_string(kind) + "/";
-  TensorMap tensors;
-  for (const auto& [key, tensor] : part) {
-    if (key.starts_with(prefix)) tensors[key.substr(prefix.size())] = tensor;
-  }
-  return tensors;
 }
 
 // A transition beside the next step, and the plan that is in force after that step.
@@ -86,7 +77,8 @@ class LiveJob::Impl {
   void load(const StagePlan& stage, const TensorMap& weights);
   // The step's samples with responses; then with log-probabilities, values and scores; then with
   // rewards, advantages and returns.
-  NodeTiming generate(Experience& experience);
+  uint64_t trained_version() const;
+  NodeTiming generate(Experience& experience, uint64_t version);
   void make_experience(Experience& experience, Metrics& metrics, std::vector<NodeTiming>& timings);
   void estimate_advantages(Experience& experience, Metrics& metrics,
                            std::vector<NodeTiming>& timings);
@@ -113,6 +105,7 @@ class LiveJob::Impl {
   Transitions transitions_;
   std::optional<Overlap> overlap_;  // for the next step
   int step_ = 0;
+  int64_t position_ = 0;  // of the next step's first prompt in the sequence of epochs
 };
 
 void LiveJob::Impl::load_models(const Plan& plan) {
@@ -149,13 +142,15 @@ StepReport LiveJob::Impl::run_step() {
   runtime_.reset_peaks();
   const Plan plan = runtime_.plan();
   const std::optional<Overlap> overlap = std::exchange(overlap_, std::nullopt);
+  // A transition beside generation takes the training units' place.
+  const uint64_t version = trained_version();
   if (overlap) transitions_.start(overlap->dag);
-  Experience experience = start_batch(prompts_, options_.data, step_);
+  Experience experience = start_batch(prompts_, options_.data, position_);
   std::vector<NodeTiming> timings;
   Metrics metrics;
   std::optional<TransitionReport> moved;
   try {
-    timings.push_back(generate(experience));
+    timings.push_back(generate(experience, version));
     if (overlap) moved = transitions_.join();
     if (moved && moved->failure) return stopped(*std::move(moved), timer.elapsed());
     make_experience(experience, metrics, timings);
@@ -175,16 +170,22 @@ StepReport LiveJob::Impl::run_step() {
   report.transition = std::move(moved);
   if (!overlap && runtime_.plan() != plan) report.adjusted_plan = runtime_.plan();
   ++step_;
+  position_ += options_.data.train_batch_size;
   return report;
 }
 
-NodeTiming LiveJob::Impl::generate(Experience& experience) {
+uint64_t LiveJob::Impl::trained_version() const {
+  const Emu unit = first_unit(kActorTraining);
+  return runtime_.store().at(unit, unit.devices.front()).version;
+}
+
+NodeTiming LiveJob::Impl::generate(Experience& experience, uint64_t version) {
   GenerationOptions generation{.sampling = options_.sampling,
                                .max_new_tokens = options_.response_length.at(step_),
                                .eos_token_ids = job_.model(Role::kActor).eos_token_ids,
                                .ignore_eos = options_.ignore_eos};
   generation.sampling.seed = options_.seed;
-  return generate_responses(runtime_, experience, generation);
+  return generate_responses(runtime_, experience, version, generation);
 }
 
 StepReport LiveJob::Impl::stopped(TransitionReport transition, Seconds took) const {
@@ -314,7 +315,10 @@ TransitionReport LiveJob::Impl::recover(const Plan& to) {
 }
 
 void LiveJob::Impl::save(const std::filesystem::path& root, const Json& extra, int keep) const {
-  Json state = {{"step", step_}, {"kl_coef", kl_.coefficient()}, {"seed", options_.seed}};
+  Json state = {{"step", step_},
+                {"position", position_},
+                {"kl_coef", kl_.coefficient()},
+                {"seed", options_.seed}};
   std::vector<CheckpointPart> parts;
   for (const ModelStage model_stage : trained_stages(job_.workflow)) {
     const Emu unit = first_unit(model_stage);
@@ -335,14 +339,18 @@ void LiveJob::Impl::save(const std::filesystem::path& root, const Json& extra, i
 
 Json LiveJob::Impl::resume(const Checkpoint& checkpoint) {
   const std::string where = (checkpoint.directory / "manifest.json").string();
+  const auto seed = require<uint64_t>(checkpoint.state, "seed", where);
+  if (seed != options_.seed) {
+    throw Error(ErrorCode::kInvalidInput,
+                "trainer.seed is " + std::to_string(options_.seed) + ", " +
+                    checkpoint.directory.string() + " was made with " + std::to_string(seed) +
+                    ": prompts would come in another order; resume with that seed");
+  }
   for (const ModelStage model_stage : trained_stages(job_.workflow)) {
     const std::string name = to_string(model_stage.role);
-    const TensorMap tensors = read_part(checkpoint, name);
-    const StateSchema schema = runtime_.schema(model_stage);
+    const auto state = read_state(checkpoint, name, runtime_.schema(model_stage));
     for (const Emu& unit : units_of(nereus::at(runtime_.plan(), model_stage))) {
-      for (const StateComponent& component : schema.components) {
-        runtime_.store().scatter(unit, component.kind, tensors_of_kind(tensors, component.kind));
-      }
+      for (const auto& [kind, tensors] : state) runtime_.store().scatter(unit, kind, tensors);
       for (const DeviceId device : unit.devices) {
         UnitState& state = runtime_.store().at(unit, device);
         state.updates = checkpoint.state.at("updates").at(name).get<int64_t>();
@@ -351,6 +359,7 @@ Json LiveJob::Impl::resume(const Checkpoint& checkpoint) {
     }
   }
   step_ = require<int>(checkpoint.state, "step", where);
+  position_ = checkpoint.state.value("position", step_ * options_.data.train_batch_size);
   kl_.restore(require<double>(checkpoint.state, "kl_coef", where));
   runtime_.synchronise_generation();
   return checkpoint.state.value("extra", Json());

@@ -159,11 +159,9 @@ TokenWeights token_weights(LossAggregation mode, const Experience& experience,
 
 }  // namespace
 
-NodeTiming generate_responses(Runtime& runtime, Experience& experience,
+NodeTiming generate_responses(Runtime& runtime, Experience& experience, uint64_t version,
                               const GenerationOptions& options) {
   const StagePlan& stage = at(runtime.plan(), kActorGeneration);
-  const Emu trained = units_of(at(runtime.plan(), kActorTraining)).front();
-  const uint64_t version = runtime.store().at(trained, trained.devices.front()).version;
   const auto generate = [&](UnitEngine& engine, const std::vector<int64_t>& samples) {
     std::vector<GenerationRequest> requests;
     for (const int64_t index : samples) {

@@ -13,8 +13,8 @@ namespace nereus {
 using Metrics = std::map<std::string, double>;  // verl's names
 
 // Fills response, finished, rollout_log_probs. Throws Error(kInternal) if the generation weights
-// are not of the actor's current version.
-NodeTiming generate_responses(Runtime& runtime, Experience& experience,
+// are not of `version`, the trained ones' at the beginning of the step.
+NodeTiming generate_responses(Runtime& runtime, Experience& experience, uint64_t version,
                               const GenerationOptions& options);
 
 // Log-probabilities of the responses under a model-stage's weights into `member`.

@@ -55,11 +55,13 @@ PromptSource::PromptSource(const DataOptions& options, const Tokenizer& tokenize
   }
 }
 
-const PromptSource::Entry& PromptSource::at(int64_t position) const {
+const PromptSource::Entry& PromptSource::at(int64_t position) {
   const int64_t epoch = position / size();
   const int64_t within = position % size();
   if (!shuffle_) return entries_[within];
-  return entries_[permutation(size(), seed_, static_cast<uint64_t>(epoch))[within]];
+  if (epoch != epoch_) order_ = permutation(size(), seed_, static_cast<uint64_t>(epoch));
+  epoch_ = epoch;
+  return entries_[order_[within]];
 }
 
 const Prompt& PromptSource::row(int64_t index) const {
@@ -77,15 +79,14 @@ int64_t PromptSource::longest() const {
   return static_cast<int64_t>(longest);
 }
 
-Experience start_batch(const PromptSource& prompts, const DataOptions& data, int step) {
+Experience start_batch(PromptSource& prompts, const DataOptions& data, int64_t position) {
   const int64_t n = data.samples_per_prompt;
-  const int64_t batch = data.train_batch_size;
   Experience experience;
-  for (int64_t i = 0; i < batch; ++i) {
-    const auto& entry = prompts.at(step * batch + i);
+  for (int64_t i = 0; i < data.train_batch_size; ++i) {
+    const auto& entry = prompts.at(position + i);
     for (int64_t k = 0; k < n; ++k) {
       Sample sample;
-      sample.id = static_cast<uint64_t>((step * batch + i) * n + k);
+      sample.id = static_cast<uint64_t>((position + i) * n + k);
       sample.prompt_index = entry.index;
       sample.prompt = entry.tokens;
       experience.push_back(std::move(sample));

@@ -24,8 +24,8 @@ class PromptSource final {
     Prompt prompt;
     std::vector<int64_t> tokens;
   };
-  // The prompt at `position` of the endless sequence of (shuffled) epochs.
-  const Entry& at(int64_t position) const;
+  // The prompt at `position` of the endless sequence of (shuffled) epochs. Not thread-safe.
+  const Entry& at(int64_t position);
   // The prompt of a row of the file (Entry::index).
   const Prompt& row(int64_t index) const;
   int64_t size() const { return static_cast<int64_t>(entries_.size()); }
@@ -37,9 +37,11 @@ class PromptSource final {
   int64_t dropped_ = 0;
   bool shuffle_ = true;
   uint64_t seed_ = 0;
+  std::vector<int64_t> order_;  // of the epoch that was last asked for
+  int64_t epoch_ = -1;
 };
 
-// The samples of a step, with prompts only.
-Experience start_batch(const PromptSource& prompts, const DataOptions& data, int step);
+// The samples of a step whose first prompt is at `position`, with prompts only.
+Experience start_batch(PromptSource& prompts, const DataOptions& data, int64_t position);
 
 }  // namespace nereus

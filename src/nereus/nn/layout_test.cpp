@@ -1,6 +1,10 @@
 // The layout changes nothing but the order of additions: every tp and pp against tp1·pp1, in fp64.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include <map>
 #include <mutex>
 
@@ -202,6 +206,25 @@ TEST(PipelineTest, MicroBatchesMayBeMissingOrWithoutResponses) {
       EXPECT_EQ(tensor.grad().abs().sum().item<double>(), 0) << name;
     }
   });
+}
+
+// What a stage sends lies in its memory until the next one takes it: a slow one must not let it
+// pile up.
+TEST(PipelineTest, AStageIsNeverFarAheadOfTheNext) {
+  const ModelSpec spec = tiny("llama");
+  const auto cpu = [](int) { return at::Device(at::kCPU); };
+  std::atomic<bool> first_is_done = false;
+  on_unit(random_weights(spec), spec, {1, 2}, cpu, [&](const UnitRank& unit) {
+    const at::Tensor nothing = at::empty({0}, at::kLong);
+    const MicroBatch batch{at::ones({3}, at::kLong), pack({3}, at::kCPU), nothing, nothing};
+    if (unit.stage.is_last()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      EXPECT_FALSE(first_is_done) << "nobody has taken anything yet";
+    }
+    run_forward(unit.stage, unit.pp, std::vector<MicroBatch>(8, batch), {});
+    if (unit.stage.is_first()) first_is_done = true;
+  });
+  EXPECT_TRUE(first_is_done);
 }
 
 // A fault on one rank reaches the other while it waits in the middle of a backward pass.

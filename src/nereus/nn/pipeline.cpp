@@ -2,10 +2,13 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 #include <utility>
 
 namespace nereus {
@@ -133,21 +136,69 @@ class Runner {
 
 }  // namespace
 
+namespace {
+
+// Forward passes alone: nothing comes back from the next stage that a stage would have to wait for,
+// and what it sends lies in its memory until it is received. So stages say what they are done with.
+class Forwarding {
+ public:
+  Forwarding(const DecoderStage& stage, Communicator& pp) : stage_(stage), pp_(pp) {}
+
+  at::Tensor receive_hidden(const MicroBatch& batch) {
+    at::Tensor hidden = receive(stage_, pp_, batch, pp_.rank() - 1);
+    // An accelerator may have much of what it was asked for still before it.
+    if (done_) done_->synchronize();
+    pp_.send(token_, pp_.rank() - 1);
+    return hidden;
+  }
+
+  void send_hidden(const at::Tensor& hidden) {
+    if (++sent_ > kAhead) pp_.recv(token_, pp_.rank() + 1);
+    pp_.send(hidden, pp_.rank() + 1);
+  }
+
+  // The work on a micro-batch has been asked for.
+  void mark() {
+    if (stage_.options().device().is_cpu()) return;
+    const c10::impl::VirtualGuardImpl device(stage_.options().device().type());
+    done_.emplace(stage_.options().device().type());
+    done_->record(device.getStream(stage_.options().device()));
+  }
+
+  void finish() {
+    for (int i = 0; i < std::min(sent_, kAhead); ++i) pp_.recv(token_, pp_.rank() + 1);
+  }
+
+ private:
+  static constexpr int kAhead = 2;  // micro-batches that a stage may be ahead of the next one
+
+  const DecoderStage& stage_;
+  Communicator& pp_;
+  at::Tensor token_ = at::empty({1}, at::kByte);
+  std::optional<c10::Event> done_;
+  int sent_ = 0;
+};
+
+}  // namespace
+
 std::vector<TokenOutputs> run_forward(const DecoderStage& stage, Communicator& pp,
                                       const std::vector<MicroBatch>& micro_batches,
                                       const PassOptions& options) {
   const at::NoGradGuard no_grad;
   std::vector<TokenOutputs> outputs;
+  Forwarding forwarding(stage, pp);
   for (const MicroBatch& batch : micro_batches) {
     at::Tensor hidden =
-        stage.is_first() ? stage.embed(batch.tokens) : receive(stage, pp, batch, pp.rank() - 1);
+        stage.is_first() ? stage.embed(batch.tokens) : forwarding.receive_hidden(batch);
     hidden = run_blocks(stage, hidden, batch.packing);
     if (stage.is_last()) {
       outputs.push_back(token_outputs(stage, hidden, batch, options));
     } else {
-      pp.send(hidden, pp.rank() + 1);
+      forwarding.send_hidden(hidden);
     }
+    forwarding.mark();
   }
+  forwarding.finish();
   return outputs;
 }
 

@@ -1,6 +1,7 @@
 #include "nereus/observe/run_directory.h"
 
-#include <sstream>
+#include <algorithm>
+#include <fstream>
 #include <utility>
 
 #include "nereus/base/error.h"
@@ -18,16 +19,13 @@ double seconds_since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// Opens for appending after dropping every line about step `first_step` or later.
-std::ofstream reopen(const fs::path& file, int first_step) {
+// Drops every line about step `first_step` or later.
+void forget_later_steps(const fs::path& file, int first_step) {
   std::string kept;
   for (const Json& line : read_json_lines(file)) {
     if (line.value("step", 0) < first_step) kept += line.dump() + "\n";
   }
   write_text(file, kept);
-  std::ofstream out(file, std::ios::app | std::ios::binary);
-  if (!out) throw Error(ErrorCode::kIo, "cannot write " + file.string());
-  return out;
 }
 
 fs::path plan_file(int number) { return fs::path("plans") / format_number(number, "%03.0f.json"); }
@@ -58,13 +56,19 @@ std::vector<Json> read_json_lines(const fs::path& file) {
 RunDirectory::RunDirectory(fs::path root, int first_step, bool tensorboard)
     : root_(std::move(root)), opened_(std::chrono::steady_clock::now()) {
   fs::create_directories(root_ / "plans");
-  metrics_ = reopen(root_ / "metrics.jsonl", first_step);
-  events_ = reopen(root_ / "events.jsonl", first_step);
+  for (const auto& [name, log] :
+       {std::pair{"metrics.jsonl", &metrics_}, std::pair{"events.jsonl", &events_}}) {
+    forget_later_steps(root_ / name, first_step);
+    log->emplace(root_ / name);
+  }
   const std::vector<Json> earlier = read_json_lines(root_ / "metrics.jsonl");
   if (!earlier.empty()) earlier_s_ = earlier.back().value("wall_s", 0.0);
   while (fs::exists(root_ / plan_file(plans_))) ++plans_;
   trace_.emplace(root_ / "trace.json");
-  if (tensorboard) tensorboard_.emplace(root_ / "tb", seconds_since_1970(), first_step);
+  // TensorBoard counts steps from 1.
+  if (tensorboard) {
+    tensorboard_.emplace(root_ / "tb", seconds_since_1970(), first_step > 0 ? first_step + 1 : 0);
+  }
 }
 
 double RunDirectory::wall_s() const {
@@ -90,13 +94,13 @@ void RunDirectory::write_step(const StepReport& report) {
   for (const auto& [device, bytes] : report.peak_bytes) {
     line["peak_bytes"][to_string(device)] = bytes;
   }
-  metrics_ << line.dump() << std::endl;
+  metrics_->append(line.dump() + "\n");
   trace_->step(report, wall_s());
   if (tensorboard_) tensorboard_->write(report.step + 1, seconds_since_1970(), report.metrics);
 }
 
 void RunDirectory::write_decision(const Decision& decision) {
-  events_ << Json(decision).dump() << std::endl;
+  events_->append(Json(decision).dump() + "\n");
 }
 
 void RunDirectory::write_transition(int step, const TransitionDag& dag, const Plan& to,
@@ -109,9 +113,11 @@ void RunDirectory::write_transition(int step, const TransitionDag& dag, const Pl
     }
     primitives.push_back(primitive_event(primitive, dag.units, measured));
   }
+  // A failed one leads nowhere: what was made of its remains is told by the plan that follows.
   write_event("transition", step,
               {{"from", dag.from},
-               {"to", to},
+               {"to", report.failure ? Json() : Json(to)},
+               {"failure", report.failure ? Json(report.failure->reason) : Json()},
                {"primitives", primitives},
                {"edges", dag.edges},
                {"predicted_s", dag.makespan},
@@ -127,14 +133,32 @@ void RunDirectory::write_transition(int step, const TransitionDag& dag, const Pl
 void RunDirectory::write_event(const std::string& type, int step, Json details) {
   details["type"] = type;
   details["step"] = step;
-  events_ << details.dump() << std::endl;
+  events_->append(details.dump() + "\n");
 }
 
 Json RunDirectory::write_summary() {
+  metrics_->flush();
+  events_->flush();
   const Json summary =
       summarize(read_json_lines(root_ / "metrics.jsonl"), read_json_lines(root_ / "events.jsonl"));
   write_text(root_ / "summary.json", summary.dump(2) + "\n");
   return summary;
+}
+
+bool holds_run(const fs::path& root) { return fs::exists(root / "config.yaml"); }
+
+void verify_run_root(const fs::path& root) {
+  if (!fs::exists(root) || holds_run(root)) return;
+  if (fs::is_directory(root)) {
+    const auto is_foreign = [](const fs::directory_entry& entry) {
+      return entry.path().filename() != "lock";  // of a run that did not begin
+    };
+    if (std::none_of(fs::directory_iterator(root), fs::directory_iterator(), is_foreign)) return;
+  }
+  throw Error(ErrorCode::kInvalidInput,
+              root.string() +
+                  " holds something that is not a run of nereus; choose another --run-dir "
+                  "(trainer.default_local_dir), or empty it yourself");
 }
 
 fs::path move_aside(const fs::path& path) {

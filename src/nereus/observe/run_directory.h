@@ -4,13 +4,13 @@
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "nereus/controller/decision.h"
 #include "nereus/job/job.h"
+#include "nereus/observe/append_log.h"
 #include "nereus/observe/tensorboard.h"
 #include "nereus/observe/trace.h"
 
@@ -20,8 +20,8 @@ namespace nereus {
 // left out.
 std::vector<Json> read_json_lines(const std::filesystem::path& file);
 
-// Writes the record of a run. Lines are flushed as they are written. Not thread-safe; throws
-// Error(kIo).
+// Writes the record of a run. Lines reach the file as they are written, or, if the disk is full, as
+// soon as it no longer is. Not thread-safe; throws Error(kIo).
 class RunDirectory {
  public:
   // Opens `root`, creating it. Lines about steps from `first_step` on (0: all) are forgotten: a
@@ -43,7 +43,8 @@ class RunDirectory {
                         const TransitionReport& report);
   // {"type": type, "step": step} and the details.
   void write_event(const std::string& type, int step, Json details);
-  // Writes summary.json and returns it.
+  // Writes summary.json and returns it. Throws Error(kIo) also if there are lines left that could
+  // not be written.
   Json write_summary();
 
   // Seconds of work on this run so far, earlier sessions included.
@@ -54,12 +55,17 @@ class RunDirectory {
   double earlier_s_ = 0;
   std::chrono::steady_clock::time_point opened_;
   int plans_ = 0;
-  std::ofstream metrics_;
-  std::ofstream events_;
+  std::optional<AppendLog> metrics_;
+  std::optional<AppendLog> events_;
   std::optional<TraceWriter> trace_;
   std::optional<TensorBoardWriter> tensorboard_;
 };
 
+// True if a run was recorded here.
+bool holds_run(const std::filesystem::path& root);
+// Throws Error(kInvalidInput) if there is something at the path that is neither a run nor an empty
+// directory: nobody's files are moved out of the way.
+void verify_run_root(const std::filesystem::path& root);
 // Renames what is at `path` to path.1 (or .2, …, the first that is free) and returns that name.
 std::filesystem::path move_aside(const std::filesystem::path& path);
 

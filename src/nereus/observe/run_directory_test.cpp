@@ -60,6 +60,31 @@ TEST_F(RunDirectoryTest, ResumingForgetsTheStepsThatAreDoneAgain) {
   EXPECT_NO_THROW(Json::parse(read_text(root_ / "trace.json")));
 }
 
+TEST_F(RunDirectoryTest, AFailedTransitionLeadsNowhere) {
+  RunDirectory run(root_, 0, false);
+  TransitionReport failed;
+  failed.failure = TransitionFailure{"0:1 died", {}};
+  run.write_transition(3, {}, {}, failed);
+  const Json event = read_json_lines(root_ / "events.jsonl").back();
+  EXPECT_EQ(event.at("failure"), "0:1 died");
+  EXPECT_TRUE(event.at("to").is_null());
+  EXPECT_TRUE(run.write_summary().at("transitions").empty());
+  run.write_transition(4, {}, {}, {});
+  EXPECT_EQ(run.write_summary().at("transitions").size(), 1);
+}
+
+TEST_F(RunDirectoryTest, NobodysFilesAreTakenForARun) {
+  EXPECT_NO_THROW(verify_run_root(root_)) << "nothing there";
+  fs::create_directories(root_);
+  write_text(root_ / "lock", "7");
+  EXPECT_NO_THROW(verify_run_root(root_)) << "of a run that did not begin";
+  write_text(root_ / "thesis.tex", "precious");
+  EXPECT_THROW(verify_run_root(root_), Error);
+  EXPECT_THROW(verify_run_root(root_ / "thesis.tex"), Error) << "a file";
+  write_text(root_ / "config.yaml", "");
+  EXPECT_NO_THROW(verify_run_root(root_));
+}
+
 TEST_F(RunDirectoryTest, MovesAnEarlierRunAside) {
   fs::create_directories(root_);
   const fs::path aside = move_aside(root_);

@@ -72,7 +72,8 @@ Json summarize(const std::vector<Json>& metrics, const std::vector<Json>& events
   int rejected = 0;
   for (const Json& event : events) {
     const auto type = event.value("type", "");
-    if (type == "transition") transitions.push_back(brief(event));
+    const bool is_made = event.value("failure", Json()).is_null();
+    if (type == "transition" && is_made) transitions.push_back(brief(event));
     if (type == "fault") faults.push_back(event);
     const auto verdict = event.value("verdict", "none");
     if (type == "decision" && verdict != "none") ++replans;

@@ -76,8 +76,7 @@ TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& directory, dou
   std::filesystem::create_directories(directory);
   const auto file =
       directory / ("events.out.tfevents." + format_number(wall_time, "%.6f") + ".nereus");
-  file_.open(file, std::ios::binary);
-  if (!file_) throw Error(ErrorCode::kIo, "cannot write " + file.string());
+  file_.emplace(file);
   record(event(wall_time, 0) + file_version());
   if (first_step > 0) record(event(wall_time, first_step) + session_start());
 }
@@ -91,7 +90,7 @@ void TensorBoardWriter::write(int step, double wall_time,
 
 void TensorBoardWriter::record(const std::string& event) {
   const std::string length = raw(static_cast<uint64_t>(event.size()));
-  file_ << length << raw(masked_crc(length)) << event << raw(masked_crc(event)) << std::flush;
+  file_->append(length + raw(masked_crc(length)) + event + raw(masked_crc(event)));
 }
 
 }  // namespace nereus

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "nereus/observe/append_log.h"
 
 namespace nereus {
 
@@ -25,7 +27,7 @@ class TensorBoardWriter {
 
  private:
   void record(const std::string& event);
-  std::ofstream file_;
+  std::optional<AppendLog> file_;
 };
 
 }  // namespace nereus

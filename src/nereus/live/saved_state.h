@@ -1,0 +1,18 @@
+// Training state as checkpoints hold it.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "nereus/data/checkpoint.h"
+#include "nereus/state/emu.h"
+
+namespace nereus {
+
+// One part of a checkpoint by kind and logical name. Throws Error(kInvalidInput) naming the first
+// tensor that is missing, of another shape or dtype, or of no use to `schema`: then another job
+// wrote it.
+std::map<StateKind, TensorMap> read_state(const Checkpoint& checkpoint, const std::string& part,
+                                          const StateSchema& schema);
+
+}  // namespace nereus
