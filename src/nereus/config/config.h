@@ -126,6 +126,8 @@ struct AlgorithmConfig {
 
 struct RewardConfig {
   std::string name;
+  std::filesystem::path custom_path;  // custom_reward_function.path
+  std::string custom_name = "compute_score";
   std::filesystem::path lexicon;
   int sign = 1;
   double max_failures = 0.05;
@@ -138,6 +140,7 @@ struct TrainerConfig {
   std::string project_name;
   std::string experiment_name;
   std::string default_local_dir;
+  std::string rollout_data_dir;
   std::string resume_mode = "disable";
   int max_actor_ckpt_to_keep = 2;
   std::vector<std::string> logger = {"console", "tensorboard"};

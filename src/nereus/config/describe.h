@@ -108,6 +108,12 @@ void describe_reward(RewardConfig& reward, V& visit) {
         "vader_sentiment: 1 rewards positive text, -1 negative; response_length: long, short.");
   visit("reward.max_failures", reward.max_failures,
         "Stop if a larger share of a step's samples cannot be scored.");
+  visit("custom_reward_function.path", reward.custom_path,
+        "A Python file with the reward, instead of reward.name.");
+  visit(
+      "custom_reward_function.name", reward.custom_name,
+      "Its function(data_source, solution_str, ground_truth, extra_info), as verl's: a number, or "
+      "a dict with \"score\" and metrics.");
 }
 
 template <class V>
@@ -120,6 +126,8 @@ void describe_trainer(TrainerConfig& trainer, V& visit) {
         "Names the run directory; the config file's name if not given.");
   visit("trainer.default_local_dir", trainer.default_local_dir,
         "The run directory; runs/PROJECT/EXPERIMENT if not given.");
+  visit("trainer.rollout_data_dir", trainer.rollout_data_dir,
+        "Where every step's responses are kept, with their scores: STEP.jsonl; empty: nowhere.");
   visit("trainer.resume_mode", trainer.resume_mode,
         "disable: start anew; auto: go on from the run directory's newest checkpoint, if any.");
   visit("trainer.max_actor_ckpt_to_keep", trainer.max_actor_ckpt_to_keep,

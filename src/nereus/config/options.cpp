@@ -69,6 +69,9 @@ PpoOptions ppo_options(const Config& config) {
 }
 
 Json reward_options(const RewardConfig& reward) {
+  if (!reward.custom_path.empty()) {
+    return {{"path", reward.custom_path.string()}, {"function", reward.custom_name}};
+  }
   if (reward.name == "response_length") return {{"sign", reward.sign}};
   if (reward.name != "vader_sentiment") return Json::object();
   return {{"lexicon", reward.lexicon.string()}, {"sign", reward.sign}};
@@ -115,12 +118,13 @@ LiveOptions to_live_options(const Config& config) {
   options.ignore_eos = config.rollout.ignore_eos;
   options.response_length = {config.data.max_response_length.entries};
   options.supply = supply_schedule(config.supply, options.cluster);
-  options.reward = config.reward.name;
+  options.reward = config.reward.custom_path.empty() ? config.reward.name : "python";
   options.reward_options = reward_options(config.reward);
   options.max_reward_failures = config.reward.max_failures;
   options.total_steps = config.trainer.total_training_steps;
   options.seed = static_cast<uint64_t>(config.trainer.seed);
   options.failure_directory = run_directory(config);
+  options.rollout_directory = config.trainer.rollout_data_dir;
   options.verify_transitions = config.adaptation.verify;
   options.link_bandwidth = static_cast<double>(config.cluster.link_bandwidth.count());
   return options;

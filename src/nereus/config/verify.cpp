@@ -206,7 +206,12 @@ void verify(const Config& config) {
   positive("critic.cliprange_value", config.critic.cliprange_value);
   at_least(0, "critic.grad_clip", config.critic.grad_clip);
   verify_algorithm(config.algorithm);
-  given("reward.name", !config.reward.name.empty());
+  const bool is_custom = !config.reward.custom_path.empty();
+  given("reward.name or custom_reward_function.path", is_custom || !config.reward.name.empty());
+  if (is_custom && !config.reward.name.empty()) {
+    refuse("reward.name = " + config.reward.name +
+           " beside custom_reward_function.path: give one of them");
+  }
   require_that(config.reward.sign == 1 || config.reward.sign == -1, "reward.sign",
                config.reward.sign, "1 or -1");
   share("reward.max_failures", config.reward.max_failures);

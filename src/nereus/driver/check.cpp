@@ -8,8 +8,8 @@
 #include "nereus/data/hf_model.h"
 #include "nereus/driver/starting_plan.h"
 #include "nereus/live/prompt_source.h"
+#include "nereus/live/rewarding.h"
 #include "nereus/observe/progress.h"
-#include "nereus/rl/rewards/reward.h"
 
 namespace nereus {
 
@@ -60,7 +60,7 @@ std::vector<std::string> check(const Config& config) {
     lines.push_back(
         check_model("critic", *options.critic, job.model(Role::kCritic), options.dtype));
   }
-  make_reward(options.reward, options.reward_options);
+  open_reward(options);
   lines.push_back("reward: " + options.reward);
   const Plan plan = starting_plan(config.plan, job, options.cluster, options.supply.at(0), planner);
   lines.push_back("starting plan");

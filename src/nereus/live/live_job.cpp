@@ -44,7 +44,7 @@ class LiveJob::Impl {
         job_(job_spec(options_, 0)),
         tokenizer_(Tokenizer::open(options_.data.tokenizer)),
         prompts_(options_.data, *tokenizer_, job_.model(Role::kActor).vocab_size, options_.seed),
-        reward_(make_reward(options_.reward, options_.reward_options)),
+        reward_(open_reward(options_)),
         kl_(options_.ppo.kl_coef, options_.ppo.target_kl,
             options_.ppo.adaptive_kl ? options_.ppo.kl_horizon : 0),
         runtime_(options_.cluster, options_.backend, job_.models),
@@ -207,7 +207,7 @@ void LiveJob::Impl::make_experience(Experience& experience, Metrics& metrics,
   }
   if (options_.critic) timings.push_back(infer_values(runtime_, experience));
   timings.push_back(
-      score_responses(experience, *reward_, *tokenizer_, prompts_, options_, metrics));
+      score_responses(experience, step_, *reward_, *tokenizer_, prompts_, options_, metrics));
 }
 
 void LiveJob::Impl::estimate_advantages(Experience& experience, Metrics& metrics,

@@ -68,14 +68,15 @@ struct LiveOptions {
   bool ignore_eos = false;
   LengthSchedule response_length;  // max_response_length per step
   SupplySchedule supply;           // devices per step
-  std::string reward;              // name for make_reward()
+  std::string reward;              // for open_reward()
   Json reward_options;
   double max_reward_failures = 0.05;  // share of samples whose reward may raise
   int total_steps = 0;
   uint64_t seed = 0;
   // Where the batch of a step that met NaN or Inf is kept (failed_step_N.json); empty: nowhere.
   std::filesystem::path failure_directory;
-  bool verify_transitions = true;  // hash the logical state before and after
+  std::filesystem::path rollout_directory;  // for the responses of every step; empty: nowhere
+  bool verify_transitions = true;           // hash the logical state before and after
   // bytes/s; > 0: what a transition moves between devices takes at least its time, as over a slow
   // network.
   double link_bandwidth = 0;

@@ -1,33 +1,84 @@
 #include "nereus/live/rewarding.h"
 
+#include <numeric>
+#include <utility>
+
+#include "nereus/data/files.h"
 #include "nereus/engine/stopwatch.h"
 #include "nereus/rl/rewards/place_score.h"
+#include "nereus/rl/rewards/python_reward.h"
 
 namespace nereus {
 
-NodeTiming score_responses(Experience& experience, const Reward& reward, const Tokenizer& tokenizer,
-                           const PromptSource& prompts, const LiveOptions& options,
-                           Metrics& metrics) {
+std::unique_ptr<Reward> open_reward(const LiveOptions& options) {
+  if (options.reward != "python") return make_reward(options.reward, options.reward_options);
+  const std::string where = "custom_reward_function";
+  return std::make_unique<PythonReward>(
+      require<std::string>(options.reward_options, "path", where),
+      require<std::string>(options.reward_options, "function", where));
+}
+
+namespace {
+
+RewardInput input_for(const Sample& sample, const Prompt& prompt, std::string response) {
+  return {.prompt = prompt.text,
+          .response = std::move(response),
+          .ground_truth = prompt.ground_truth,
+          .response_tokens = static_cast<int64_t>(sample.response.size()),
+          .finished = sample.finished,
+          .data_source = prompt.data_source,
+          .extra_info = prompt.extra.value("extra_info", Json())};
+}
+
+void keep_rollouts(const Experience& experience, int step, const std::vector<std::string>& texts,
+                   const PromptSource& prompts, const std::filesystem::path& directory) {
+  std::string lines;
+  for (size_t i = 0; i < experience.size(); ++i) {
+    const Prompt& prompt = prompts.row(experience[i].prompt_index);
+    const Json line = {{"input", prompt.text},
+                       {"output", texts[i]},
+                       {"gts", prompt.ground_truth},
+                       {"score", experience[i].score},
+                       {"step", step + 1}};
+    // A response may end in the middle of a character.
+    lines += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  }
+  write_text(directory / (std::to_string(step + 1) + ".jsonl"), lines);
+}
+
+}  // namespace
+
+NodeTiming score_responses(Experience& experience, int step, const Reward& reward,
+                           const Tokenizer& tokenizer, const PromptSource& prompts,
+                           const LiveOptions& options, Metrics& metrics) {
   const Stopwatch timer;
   std::vector<std::vector<int64_t>> responses;
   for (const Sample& sample : experience) responses.push_back(sample.response);
-  std::vector<std::string> texts = tokenizer.decode_batch(responses);
+  const std::vector<std::string> texts = tokenizer.decode_batch(responses);
 
   int64_t failures = 0;
   std::string first_failure;
+  std::map<std::string, std::vector<double>> extras;
   for (size_t i = 0; i < experience.size(); ++i) {
     Sample& sample = experience[i];
     const Prompt& prompt = prompts.row(sample.prompt_index);
     try {
-      const RewardInput input{prompt.text, std::move(texts[i]), prompt.ground_truth,
-                              static_cast<int64_t>(sample.response.size()), sample.finished};
-      place_score(sample, reward.score(input));
+      const RewardOutput output = reward.score(input_for(sample, prompt, texts[i]));
+      place_score(sample, output);
+      for (const auto& [name, value] : output.extra) extras[name].push_back(value);
     } catch (const std::exception& error) {
       if (failures++ == 0) first_failure = error.what();
       place_score(sample, RewardOutput{});
     }
   }
+  if (!options.rollout_directory.empty()) {
+    keep_rollouts(experience, step, texts, prompts, options.rollout_directory);
+  }
   metrics["reward/failures"] = static_cast<double>(failures);
+  for (const auto& [name, values] : extras) {
+    metrics["reward/" + name + "/mean"] =
+        std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  }
   const double share = static_cast<double>(failures) / static_cast<double>(experience.size());
   if (share > options.max_reward_failures) {
     throw Error(ErrorCode::kInvalidInput, "the reward \"" + options.reward + "\" failed on " +

@@ -2,6 +2,7 @@
 // make_reward().
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,12 +18,15 @@ struct RewardInput {
   std::string ground_truth;
   int64_t response_tokens = 0;  // EOS included
   bool finished = false;
+  std::string data_source;  // verl's; may be empty
+  Json extra_info;          // the row's, an object, or null
 };
 
 struct RewardOutput {
   double score = 0;  // placed on the last response token
   std::vector<double>
       token_scores;  // if not empty: dense, one per response token, instead of score
+  std::map<std::string, double> extra;  // to be averaged over the step's samples that have it
 };
 
 class Reward {
