@@ -1,16 +1,14 @@
 """Draws a run: reward and KL, response length and devices, and the layout of every model-stage over the steps.
 
-    python tools/plot_run.py runs/quickstart quickstart.png      (needs matplotlib)
+    python tools/plot_run.py runs/quickstart quickstart.png
+
+Needs matplotlib: pip install matplotlib
 """
 
 import argparse
 import json
 import pathlib
-
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402 (the backend comes first)
+import sys
 
 
 def lines(file):
@@ -28,10 +26,22 @@ def plans_by_step(run, steps):
     return plans
 
 
-def draw_layouts(axis, plans):
+def plotting():
+    """matplotlib.pyplot, which the requirements leave out because nothing else needs it."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        sys.exit(f"error: tools/plot_run.py needs matplotlib ({error}); get it with\n"
+                 f"    {sys.executable} -m pip install matplotlib")
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    return plt
+
+
+def draw_layouts(axis, plans, palette):
     names = [f"{stage['role']}/{stage['stage']}" for stage in plans[0]]
     layouts = sorted({(s["tp"], s["pp"], s["dp"]) for plan in plans for s in plan})
-    colours = dict(zip(layouts, plt.get_cmap("tab10").colors * len(layouts)))
+    colours = dict(zip(layouts, palette * len(layouts)))
     for row, name in enumerate(names):
         begin = 0
         for step in range(1, len(plans) + 1):
@@ -49,6 +59,7 @@ def draw_layouts(axis, plans):
 
 
 def draw(run, target):
+    plt = plotting()
     metrics = lines(run / "metrics.jsonl")
     steps = range(len(metrics))
     plans = plans_by_step(run, len(metrics))
@@ -67,7 +78,7 @@ def draw(run, target):
     devices.step(steps, used, where="mid", color="grey", linestyle="--", label="devices")
     devices.set_ylim(0, max(used) + 1)
     devices.legend(loc="upper right")
-    draw_layouts(bottom, plans)
+    draw_layouts(bottom, plans, plt.get_cmap("tab10").colors)
     figure.savefig(target, dpi=110)
 
 

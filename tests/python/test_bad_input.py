@@ -91,7 +91,7 @@ def test_plan_that_does_not_fit(tmp_path):
 def test_no_plan_fits(tmp_path):
     done = run("train", write_config(tmp_path), "plan=null", "cluster.memory_per_device=1MiB")
     assert done.returncode == 3
-    assert "no plan fits" in done.stderr
+    assert done.stderr.startswith("error: no plan fits 2 devices of 1.00 MiB: closest is")
 
 
 def test_truncated_safetensors(tmp_path):

@@ -95,6 +95,25 @@ def test_what_cannot_be_compared_is_named(setting, words):
         assert word in done.stderr, word
 
 
+def test_a_setting_on_fewer_devices_is_compared_with_the_best_plan_on_as_many():
+    alone = compare_json("examples/plan/openrlhf.sh")  # on its 8 devices
+    among = compare_json("examples/plan/openrlhf.sh", "--gpus", 16)
+    assert among["step_s"] < alone["step_s"]
+    best = among["compare"]["best"]
+    assert best == {"plan": alone["plan"], "step_s": alone["step_s"]} == alone["compare"]["best"]
+    assert among["compare"]["ratio"] == alone["compare"]["ratio"]
+    text = compare("examples/plan/openrlhf.sh", "--gpus", 16).stdout
+    assert "setting of openrlhf on 8 devices" in text and "best plan's step on as many devices" in text
+    assert [line for line in text.splitlines() if line.startswith("  best: ")
+            and "1:0" in line.split("[", 1)[1]] == []
+
+
+def test_no_plan_fits_as_many_devices_as_the_setting_takes():
+    done = compare(["cluster.num_nodes=1", "cluster.gpus_per_node=1"], "--compare-format", "nemo-rl", "--gpus", 8)
+    assert done.returncode == 3, done.stdout
+    assert "--compare: the setting takes 1 of 8 devices, and no plan fits 1 devices" in done.stderr
+
+
 def test_more_devices_than_there_are():
     done = compare("examples/plan/verl.sh", "--gpus", 8)
     assert done.returncode == 2

@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 struct Outcome {
   int code;
@@ -39,6 +40,9 @@ TEST(CommandLine, BadArgumentsAndInputExitWithTwo) {
   EXPECT_EQ(run({}).code, 2);
   EXPECT_EQ(run({"dance"}).code, 2);
   EXPECT_EQ(run({"plan", "c.yaml", "--gpus", "-1"}).code, 2);
+  const Outcome none = run({"plan", "c.yaml", "--gpus", "0"});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.err, StartsWith("--gpus: 0 is not a whole number of at least 1\n"));
   const Outcome missing = run({"train", "nowhere.yaml"});
   EXPECT_EQ(missing.code, 2);
   EXPECT_THAT(missing.err, HasSubstr("nowhere.yaml"));

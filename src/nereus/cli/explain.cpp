@@ -4,7 +4,6 @@
 
 #include "nereus/base/error.h"
 #include "nereus/cli/commands.h"
-#include "nereus/observe/run_directory.h"
 
 namespace nereus {
 
@@ -16,8 +15,13 @@ int explain(const std::filesystem::path& run, int step) {
     throw Error(ErrorCode::kInvalidInput,
                 run.string() + " is no run directory: it has no events.jsonl");
   }
-  std::cout << render_explain(read_json_lines(file),
-                              step < 0 ? std::nullopt : std::optional<int>(step));
+  const std::vector<Json> events = read_events(file);
+  try {
+    std::cout << render_explain(events, step < 0 ? std::nullopt : std::optional<int>(step));
+  } catch (const Json::exception& error) {
+    throw Error(ErrorCode::kInvalidInput,
+                file.string() + ": an event is not as a run writes it: " + error.what());
+  }
   return 0;
 }
 

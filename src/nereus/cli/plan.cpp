@@ -156,6 +156,7 @@ int plan(const ConfigArguments& given, const PlanArguments& arguments) {
     throw Error(ErrorCode::kInfeasible,
                 report.error() + "\nWhat would help\n" + render_changes(changes, std::nullopt));
   }
+  if (comparison) comparison->best = best_on_as_many(*setting, job, cluster, pool, planner);
   if (!arguments.heat_map.empty()) {
     write_text(arguments.heat_map,
                render_heat_map(report->layouts, "Step by layout of actor training, " +
@@ -171,6 +172,16 @@ int plan(const ConfigArguments& given, const PlanArguments& arguments) {
     if (comparison) std::cout << render_comparison(*comparison, *report, cluster);
   }
   return 0;
+}
+
+// As CLI::PositiveNumber, without its range of 300 digits.
+CLI::Validator at_least_one() {
+  const auto verify = [](const std::string& word) -> std::string {
+    int64_t value = 0;
+    if (CLI::detail::lexical_cast(word, value) && value >= 1) return "";
+    return word + " is not a whole number of at least 1";
+  };
+  return {verify, "AT LEAST 1"};
 }
 
 }  // namespace
@@ -194,10 +205,10 @@ void add_plan(CLI::App& app, Action& action) {
   command
       ->add_option("--gpus", arguments->devices,
                    "Devices per host instead of the configured ones; with --cluster: in all")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least_one());
   command
       ->add_option("--length", arguments->length, "Longest response instead of the configured one")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least_one());
   command->add_flag("--side-by-side", arguments->side_by_side,
                     "For frameworks that run independent model-stages at once: they may have "
                     "devices of their own");
@@ -207,7 +218,7 @@ void add_plan(CLI::App& app, Action& action) {
       ->add_option("--zero", arguments->zero,
                    "For frameworks that can: optimizer state over at most so many data-parallel "
                    "ranks (ZeRO-1)")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least_one());
   command->add_flag("--json", arguments->json, "Print JSON");
   command->add_option("--heat-map", arguments->heat_map, "Write an SVG image of step by TP and PP");
   command

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "nereus/base/error.h"
 #include "nereus/base/text.h"
 #include "nereus/cli/plan_text.h"
 #include "nereus/observe/tables.h"
@@ -78,23 +79,41 @@ Comparison predict_setting(ForeignSetting setting, std::vector<std::string> job_
   std::ranges::set_difference(pool.devices(), devices_of(predicted.best.plan).devices(),
                               std::back_inserter(predicted.idle));
   std::vector<std::string> violations = memory_violations(predicted.memory, cluster, headroom);
-  return {std::move(setting), std::move(job_changes), std::move(predicted), std::move(violations)};
+  return {std::move(setting), std::move(job_changes), std::move(predicted), std::move(violations),
+          std::nullopt};
+}
+
+std::optional<PlanReport> best_on_as_many(const ForeignSetting& setting, const JobSpec& job,
+                                          const Cluster& cluster, const DevicePool& pool,
+                                          const PlannerOptions& planner) {
+  if (setting.devices() >= pool.size()) return std::nullopt;
+  std::vector<DeviceId> devices = pool.devices();
+  devices.resize(static_cast<size_t>(setting.devices()));
+  Expected<PlanReport> best =
+      report_plan(job, cluster, DevicePool(std::move(devices)), Calibration(), planner);
+  if (best) return *std::move(best);
+  throw Error(ErrorCode::kInfeasible,
+              "--compare: the setting takes " + std::to_string(setting.devices()) + " of " +
+                  std::to_string(pool.size()) + " devices, and " + best.error() +
+                  "\nWithout --compare, the plan is one on all of them");
 }
 
 std::string render_comparison(const Comparison& comparison, const PlanReport& best,
                               const Cluster& cluster) {
   const ForeignSetting& setting = comparison.setting;
+  const PlanReport& equal = comparison.best ? *comparison.best : best;
   const std::string name = to_string(setting.framework);
-  const double ratio = comparison.predicted.best.latency.total / best.best.latency.total;
+  const double ratio = comparison.predicted.best.latency.total / equal.best.latency.total;
   std::string text = "Beside it: the setting of ";
   text += name + " on " + std::to_string(setting.devices()) + " devices, predicted to take " +
           format_number(ratio, "%.2f") + " × the best plan's step";
+  if (comparison.best) text += " on as many devices (the plan above is for more)";
   if (!comparison.violations.empty()) text += ", but it does not fit";
   text += '\n';
-  text += render_steps(comparison, best, name);
+  text += render_steps(comparison, equal, name);
   for (const std::string& violation : comparison.violations) text += "  " + violation + "\n";
   text +=
-      "What differs\n" + render_differences(comparison.predicted.best.plan, best.best.plan, name);
+      "What differs\n" + render_differences(comparison.predicted.best.plan, equal.best.plan, name);
   text += "Memory of the setting\n" + render_memory(comparison.predicted.memory, cluster);
   if (!comparison.job.empty()) {
     text += "Job of both as in the setting: " + join(comparison.job, " ") + "\n";
@@ -107,11 +126,13 @@ std::string render_comparison(const Comparison& comparison, const PlanReport& be
 
 Json to_json(const Comparison& comparison, const PlanReport& best) {
   const ForeignSetting& setting = comparison.setting;
+  const Candidate& equal = comparison.best ? comparison.best->best : best.best;
   Json json = to_json(comparison.predicted, Calibration());
   json.erase("runners_up");
   json.erase("layouts");
   json.update({{"framework", to_string(setting.framework)},
-               {"ratio", comparison.predicted.best.latency.total / best.best.latency.total},
+               {"ratio", comparison.predicted.best.latency.total / equal.latency.total},
+               {"best", {{"plan", equal.plan}, {"step_s", equal.latency.total}}},
                {"fits", comparison.violations.empty()},
                {"violations", comparison.violations},
                {"job", comparison.job},

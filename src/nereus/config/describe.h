@@ -164,7 +164,10 @@ void describe_adaptation(AdaptationConfig& adaptation, V& visit) {
         "The same for the step time at equal work.");
   visit("adaptation.min_gain", adaptation.min_gain,
         "A smaller relative gain is noise, and no reason to move.");
-  visit("adaptation.headroom", adaptation.headroom, "Share of device memory a plan leaves free.");
+  visit(
+      "adaptation.headroom", adaptation.headroom,
+      "Share of device memory a plan leaves free when it is chosen. The plan in force may use half "
+      "of that before another is looked for.");
   visit("adaptation.allow_recompute", adaptation.allow_recompute,
         "Plans may trade time for activation memory.");
   visit("adaptation.verify", adaptation.verify,

@@ -1,10 +1,14 @@
 #include "nereus/driver/check.h"
 
+#include <filesystem>
 #include <set>
+#include <sstream>
 
 #include "nereus/base/error.h"
 #include "nereus/bridge/tokenizer.h"
+#include "nereus/config/devices.h"
 #include "nereus/config/options.h"
+#include "nereus/data/files.h"
 #include "nereus/data/hf_model.h"
 #include "nereus/driver/starting_plan.h"
 #include "nereus/live/prompt_source.h"
@@ -22,18 +26,49 @@ std::string check_model(const std::string& role, const ModelSource& source, cons
          " parameters, " + (source.random_weights ? "random" : "from " + source.path.string());
 }
 
-std::string check_prompts(const LiveOptions& options, int64_t vocab_size) {
-  const auto tokenizer = Tokenizer::open(options.data.tokenizer);
-  const PromptSource prompts(options.data, *tokenizer, vocab_size, options.seed);
+std::string describe_prompts(const PromptSource& prompts) {
   return "prompts: longest " + std::to_string(prompts.longest()) + " tokens, " +
          std::to_string(prompts.dropped()) + " dropped as too long";
 }
 
-// The steps at which supply or response length change.
+// "file line N" of a row of the prompts, which are the lines that are not blank.
+std::string place_of(const std::filesystem::path& file, int64_t row) {
+  std::istringstream lines(read_text(file));
+  int64_t number = 0;
+  for (std::string line; row >= 0 && std::getline(lines, line); ++number) {
+    if (line.find_first_not_of(" \t\r") != std::string::npos) --row;
+  }
+  return file.string() + " line " + std::to_string(number);
+}
+
+// As the job would, bears with a share of prompts that cannot be scored, but says so.
+std::string check_reward(const LiveOptions& options, const Tokenizer& tokenizer,
+                         const PromptSource& prompts, int64_t vocab_size) {
+  const auto reward = open_reward(options);
+  const RewardTrial trial = try_reward(*reward, tokenizer, prompts, vocab_size);
+  if (trial.failures == 0) {
+    return "reward: " + options.reward + ", tried on a made-up response to each of " +
+           std::to_string(prompts.size()) + " prompts";
+  }
+  const std::string what = "the reward \"" + options.reward + "\" cannot score responses to " +
+                           std::to_string(trial.failures) + " of " +
+                           std::to_string(prompts.size()) + " prompts; of the first, " +
+                           place_of(options.data.train_file, trial.first) +
+                           ", it says: " + trial.message;
+  const double share = static_cast<double>(trial.failures) / static_cast<double>(prompts.size());
+  if (share > options.max_reward_failures) {
+    throw Error(ErrorCode::kInvalidInput,
+                what + "\nCorrect data.train_files, or choose another reward.name");
+  }
+  return "warning: " + what;
+}
+
+// The steps of the run at which supply or response length change.
 std::set<int> phases(const LiveOptions& options) {
   std::set<int> steps;
   for (const auto& [step, pool] : options.supply.pools) steps.insert(step);
   for (const auto& [step, limit] : options.response_length.limits) steps.insert(step);
+  steps.erase(steps.lower_bound(options.total_steps), steps.end());
   return steps;
 }
 
@@ -51,17 +86,20 @@ std::string check_phase(const LiveOptions& options, const PlannerOptions& planne
 
 std::vector<std::string> check(const Config& config) {
   const LiveOptions options = to_live_options(config);
+  require_gpus(options.backend, cuda::device_count());
   const PlannerOptions planner = to_controller_options(config).planner;
   const JobSpec job = job_spec(options, 0);
+  const int64_t vocab_size = job.model(Role::kActor).vocab_size;
+  const auto tokenizer = Tokenizer::open(options.data.tokenizer);
+  const PromptSource prompts(options.data, *tokenizer, vocab_size, options.seed);
   std::vector<std::string> lines;
-  lines.push_back(check_prompts(options, job.model(Role::kActor).vocab_size));
+  lines.push_back(describe_prompts(prompts));
   lines.push_back(check_model("actor", options.actor, job.model(Role::kActor), options.dtype));
   if (options.critic) {
     lines.push_back(
         check_model("critic", *options.critic, job.model(Role::kCritic), options.dtype));
   }
-  open_reward(options);
-  lines.push_back("reward: " + options.reward);
+  lines.push_back(check_reward(options, *tokenizer, prompts, vocab_size));
   const Plan plan = starting_plan(config.plan, job, options.cluster, options.supply.at(0), planner);
   lines.push_back("starting plan");
   for (const StagePlan& stage : plan.stages) lines.push_back("  " + to_string(stage));

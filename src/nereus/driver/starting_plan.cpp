@@ -87,7 +87,7 @@ Plan starting_plan(const PlanSetting& setting, const JobSpec& job, const Cluster
                    const DevicePool& pool, const PlannerOptions& options) {
   if (setting.empty()) {
     Expected<PlanChoice> choice = choose_plan(job, cluster, pool, Calibration(), options);
-    if (!choice) throw Error(ErrorCode::kInfeasible, "no plan fits: " + choice.error());
+    if (!choice) throw Error(ErrorCode::kInfeasible, choice.error());
     return choice->best.plan;
   }
   Plan plan = configured_plan(setting, job, pool, options.micro_batches);

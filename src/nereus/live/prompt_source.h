@@ -28,6 +28,8 @@ class PromptSource final {
   const Entry& at(int64_t position);
   // The prompt of a row of the file (Entry::index).
   const Prompt& row(int64_t index) const;
+  // All of them, in the order of the file.
+  const std::vector<Entry>& entries() const { return entries_; }
   int64_t size() const { return static_cast<int64_t>(entries_.size()); }
   int64_t dropped() const { return dropped_; }
   int64_t longest() const;

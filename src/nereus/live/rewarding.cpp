@@ -1,5 +1,6 @@
 #include "nereus/live/rewarding.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -46,6 +47,16 @@ void keep_rollouts(const Experience& experience, int step, const std::vector<std
   write_text(directory / (std::to_string(step + 1) + ".jsonl"), lines);
 }
 
+constexpr int64_t kTriedTokens = 16;
+
+// Of the whole vocabulary, evenly spread.
+std::vector<int64_t> spread_tokens(int64_t vocab_size) {
+  const int64_t count = std::min(vocab_size, kTriedTokens);
+  std::vector<int64_t> tokens;
+  for (int64_t i = 0; i < count; ++i) tokens.push_back(i * vocab_size / count);
+  return tokens;
+}
+
 }  // namespace
 
 NodeTiming score_responses(Experience& experience, int step, const Reward& reward,
@@ -88,6 +99,33 @@ NodeTiming score_responses(Experience& experience, int step, const Reward& rewar
   }
   const Seconds took = timer.elapsed();
   return {"reward", took, {{OpClass::kHost, took}}};
+}
+
+RewardTrial try_reward(const Reward& reward, const Tokenizer& tokenizer,
+                       const PromptSource& prompts, int64_t vocab_size) {
+  const std::vector<int64_t> spread = spread_tokens(vocab_size);
+  std::vector<std::vector<int64_t>> responses;
+  for (const PromptSource::Entry& entry : prompts.entries()) {
+    responses.push_back(entry.tokens);
+    responses.back().insert(responses.back().end(), spread.begin(), spread.end());
+  }
+  const std::vector<std::string> texts = tokenizer.decode_batch(responses);
+  RewardTrial trial;
+  for (size_t i = 0; i < responses.size(); ++i) {
+    const PromptSource::Entry& entry = prompts.entries()[i];
+    Sample sample;
+    sample.response = responses[i];
+    sample.finished = true;
+    try {
+      place_score(sample, reward.score(input_for(sample, entry.prompt, texts[i])));
+    } catch (const std::exception& error) {
+      if (trial.failures++ == 0) {
+        trial.first = entry.index;
+        trial.message = error.what();
+      }
+    }
+  }
+  return trial;
 }
 
 }  // namespace nereus

@@ -1,6 +1,8 @@
 // Scoring the responses of a step.
 #pragma once
 
+#include <string>
+
 #include "nereus/bridge/tokenizer.h"
 #include "nereus/live/ppo_step.h"
 #include "nereus/live/prompt_source.h"
@@ -21,5 +23,18 @@ std::unique_ptr<Reward> open_reward(const LiveOptions& options);
 NodeTiming score_responses(Experience& experience, int step, const Reward& reward,
                            const Tokenizer& tokenizer, const PromptSource& prompts,
                            const LiveOptions& options, Metrics& metrics);
+
+// What became of a reward that was tried on prompts.
+struct RewardTrial {
+  int64_t failures = 0;  // prompts to which it could score no response
+  int64_t first = -1;    // row of the first of them (PromptSource::Entry::index); -1: none
+  std::string message;   // what the reward said of it
+};
+
+// Scores one made-up response to each prompt (the prompt's own tokens and some of the whole
+// vocabulary), so that a reward that asks for what the prompts or the tokenizer do not have is
+// found before anything runs.
+RewardTrial try_reward(const Reward& reward, const Tokenizer& tokenizer,
+                       const PromptSource& prompts, int64_t vocab_size);
 
 }  // namespace nereus

@@ -1,9 +1,12 @@
 #include "nereus/observe/explain.h"
 
 #include <sstream>
+#include <utility>
 
+#include "nereus/base/error.h"
 #include "nereus/base/text.h"
 #include "nereus/base/units.h"
+#include "nereus/data/files.h"
 #include "nereus/observe/tables.h"
 #include "nereus/plan/plan.h"
 
@@ -105,6 +108,19 @@ std::string explain_event(const Json& event) {
   return "";
 }
 
+[[noreturn]] void refuse(const std::filesystem::path& file, const std::string& what) {
+  throw Error(ErrorCode::kInvalidInput,
+              file.string() + ": " + what + "\nGive the directory of a run, or restore that file");
+}
+
+// The beginning of a line, in quotes.
+std::string brief(const std::string& line) {
+  constexpr size_t kShown = 60;
+  std::string text(1, '"');
+  text += line.substr(0, kShown);
+  return text += line.size() > kShown ? "…\"" : "\"";
+}
+
 // How many steps were done when it happened.
 int steps_done(const Json& event) {
   const std::string type = event.value("type", "");
@@ -112,6 +128,23 @@ int steps_done(const Json& event) {
 }
 
 }  // namespace
+
+std::vector<Json> read_events(const std::filesystem::path& file) {
+  const std::string text = read_text(file);
+  const std::vector<std::string> lines = split(text, '\n');
+  std::vector<Json> events;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (lines[i].empty()) continue;
+    Json event = Json::parse(lines[i], nullptr, /*allow_exceptions=*/false);
+    if (event.is_object() && event.contains("type") && event["type"].is_string()) {
+      events.push_back(std::move(event));
+    } else if (i + 1 < lines.size()) {  // a line that was cut off is the last and does not end
+      refuse(file, "line " + std::to_string(i + 1) + " is no event of a run: " + brief(lines[i]));
+    }
+  }
+  if (events.empty() && !text.empty()) refuse(file, "holds no event of a run: " + brief(text));
+  return events;
+}
 
 std::string render_explain(const std::vector<Json>& events, std::optional<int> step) {
   std::string text;

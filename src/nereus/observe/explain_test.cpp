@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "nereus/base/error.h"
+#include "nereus/data/files.h"
 #include "nereus/observe/progress.h"
 #include "nereus/observe/tables.h"
 
@@ -64,6 +66,33 @@ TEST(Explain, OneStepOnly) {
   const std::vector<Json> events = {decision(3, "kept"), decision(7, "admitted")};
   EXPECT_THAT(render_explain(events, 4), AllOf(HasSubstr("4 steps"), Not(HasSubstr("8 steps"))));
   EXPECT_THAT(render_explain(events, 3), HasSubstr("Nothing asked for another plan there"));
+}
+
+std::filesystem::path events_file(const std::string& text) {
+  const std::filesystem::path file = testing::TempDir() + "nereus_events.jsonl";
+  write_text(file, text);
+  return file;
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    read_events(events_file(text));
+  } catch (const Error& error) {
+    EXPECT_EQ(to_string(error.code()), to_string(ErrorCode::kInvalidInput));
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(ReadEvents, LeavesOutOnlyALastLineThatWasCutOff) {
+  const std::string whole = decision(3, "kept").dump() + "\n";
+  EXPECT_EQ(read_events(events_file(whole)).size(), 1);
+  EXPECT_EQ(read_events(events_file(whole + whole.substr(0, 20))).size(), 1);
+  EXPECT_EQ(read_events(events_file("")).size(), 0);
+  EXPECT_THAT(refusal(whole + "gar\n" + whole),
+              AllOf(HasSubstr("nereus_events.jsonl: line 2"), HasSubstr("\"gar\"")));
+  EXPECT_THAT(refusal(whole + "{\"step\": 1}\n"), HasSubstr("line 2 is no event"));
+  EXPECT_THAT(refusal("garbage"), HasSubstr("nereus_events.jsonl: holds no event"));
 }
 
 TEST(Tables, PadByCharactersNotBytes) {

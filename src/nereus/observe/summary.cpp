@@ -9,7 +9,12 @@ namespace nereus {
 
 namespace {
 
-constexpr size_t kWindow = 10;
+constexpr size_t kMostSteps = 10;
+
+// Steps of the means at either end: they have none in common, unless there is one step only.
+size_t window_of(size_t steps) {
+  return std::min({kMostSteps, std::max<size_t>(1, steps / 2), steps});
+}
 
 // Mean of a metric over the lines that have it; null if none has.
 Json mean(std::span<const Json> lines, const char* name) {
@@ -61,7 +66,7 @@ Json brief(const Json& event) {
 
 Json summarize(const std::vector<Json>& metrics, const std::vector<Json>& events) {
   const std::span<const Json> all(metrics);
-  const size_t window = std::min(kWindow, all.size());
+  const size_t window = window_of(all.size());
   int64_t tokens = 0;
   for (const Json& line : metrics) tokens += line.value("response_tokens", int64_t{0});
   const double wall = metrics.empty() ? 0 : metrics.back().value("wall_s", 0.0);

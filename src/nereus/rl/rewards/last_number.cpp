@@ -24,6 +24,12 @@ std::optional<double> last_number(std::string text) {
 
 RewardOutput LastNumber::score(const RewardInput& input) const {
   const std::optional<double> expected = last_number(input.ground_truth);
+  if (input.ground_truth.empty()) {
+    throw Error(
+        ErrorCode::kInvalidInput,
+        "last_number: the prompt has no ground truth; give its row \"answer\", \"label\" or "
+        "\"reward_model\": {\"ground_truth\": …}");
+  }
   if (!expected) {
     throw Error(ErrorCode::kInvalidInput,
                 "last_number: the ground truth \"" + input.ground_truth + "\" is no number");
