@@ -27,13 +27,14 @@ bool logs_to(const Config& config, const char* logger) {
   return std::ranges::count(config.trainer.logger, logger) > 0;
 }
 
-RunDirectory open_record(const Config& config, const Start& start, RunLock& lock,
+RunDirectory open_record(const Config& config, const Start& start, std::optional<RunLock>& lock,
                          ProgressLine& progress) {
   const std::filesystem::path root = run_directory(config);
   if (!start.checkpoint && holds_run(root)) {
     progress.message("The earlier run is kept as " + move_aside(root).string());
-    lock = RunLock(root);
+    lock.reset();
   }
+  if (!lock) lock.emplace(root);
   for (const std::string& note : start.notes) progress.message(note);
   RunDirectory record(root, start.step, logs_to(config, "tensorboard"));
   record.write_config(to_yaml(config));
@@ -178,7 +179,9 @@ int train(const Config& config) {
   const LiveOptions options = to_live_options(config);
   require_gpus(options.backend, cuda::device_count());
   verify_run_root(run_directory(config));
-  RunLock lock(run_directory(config));
+  // A job that cannot begin leaves no directory behind.
+  std::optional<RunLock> lock;
+  if (std::filesystem::exists(run_directory(config))) lock.emplace(run_directory(config));
   const Start start = find_start(config, options);
   const std::unique_ptr<LiveJob> owner = start_job(options, start);
   LiveJob& job = *owner;
