@@ -126,6 +126,18 @@ def test_bad_prompt_row(tmp_path):
     assert str(prompts) in message and "row 2" in message and '"prompt"' in message
 
 
+def test_quantised_checkpoint(tmp_path):
+    model = copy_of_model(tmp_path)
+    config = json.loads((model / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "gptq", "bits": 4}
+    (model / "config.json").write_text(json.dumps(config))
+    override = f"actor_rollout_ref.model.path={model}"
+    checked = run("check", write_config(tmp_path), override)
+    assert checked.returncode == 2
+    for message in (refused(tmp_path, override), checked.stderr):
+        assert str(model / "config.json") in message and "quantization_config (gptq)" in message
+
+
 @pytest.mark.parametrize("command", ["train", "plan", "check", "transition", "explain", "export"])
 def test_help_shows_an_example(command):
     done = run(command, "--help")
