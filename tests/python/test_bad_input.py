@@ -138,6 +138,13 @@ def test_quantised_checkpoint(tmp_path):
         assert str(model / "config.json") in message and "quantization_config (gptq)" in message
 
 
+def test_bad_generation_config(tmp_path):
+    model = copy_of_model(tmp_path)
+    (model / "generation_config.json").write_text('{"eos_token_id": "</s>"}')
+    message = refused(tmp_path, f"actor_rollout_ref.model.path={model}")
+    assert str(model / "generation_config.json") in message and '"</s>"' in message
+
+
 @pytest.mark.parametrize("command", ["train", "plan", "check", "transition", "explain", "export"])
 def test_help_shows_an_example(command):
     done = run(command, "--help")
