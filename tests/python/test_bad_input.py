@@ -126,6 +126,14 @@ def test_bad_prompt_row(tmp_path):
     assert str(prompts) in message and "row 2" in message and '"prompt"' in message
 
 
+def test_messages_without_a_chat_template(tmp_path):
+    prompts = tmp_path / "prompts.jsonl"
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+    prompts.write_text(json.dumps({"prompt": messages}) + "\n")
+    message = refused(tmp_path, f"data.train_files={prompts}")
+    assert f"{prompts} row 1" in message and "no chat template" in message
+
+
 def test_quantised_checkpoint(tmp_path):
     model = copy_of_model(tmp_path)
     config = json.loads((model / "config.json").read_text())
