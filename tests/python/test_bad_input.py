@@ -126,6 +126,14 @@ def test_bad_prompt_row(tmp_path):
     assert str(prompts) in message and "row 2" in message and '"prompt"' in message
 
 
+@pytest.mark.parametrize("token", [1.5, True, "3", 512, -1])
+def test_tokens_that_are_none(tmp_path, token):
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text(json.dumps({"prompt": "fine"}) + "\n" + json.dumps({"prompt_ids": [4, token]}) + "\n")
+    message = refused(tmp_path, f"data.train_files={prompts}")
+    assert f"{prompts} row 2" in message and json.dumps(token) in message
+
+
 def test_messages_without_a_chat_template(tmp_path):
     prompts = tmp_path / "prompts.jsonl"
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]

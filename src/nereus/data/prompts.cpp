@@ -30,11 +30,25 @@ std::string last_question(const Json& messages, const std::string& where) {
   return question;
 }
 
+std::vector<int64_t> token_ids(const Json& values, const std::string& where) {
+  if (!values.is_array()) refuse(where, "prompt_ids must be a list, not " + start_of(values));
+  std::vector<int64_t> ids;
+  for (const Json& value : values) {
+    const bool huge = value.is_number_unsigned() && !std::in_range<int64_t>(value.get<uint64_t>());
+    if (!value.is_number_integer() || huge) {
+      refuse(where, "prompt_ids[" + std::to_string(ids.size()) + "] is " + start_of(value) +
+                        "; a token id is a whole number");
+    }
+    ids.push_back(value.get<int64_t>());
+  }
+  return ids;
+}
+
 // Tokens, a text or messages.
 void read_prompt(const std::string& line, const Json& row, const std::string& key,
                  const std::string& where, Prompt& prompt) {
-  if (row.contains("prompt_ids")) {
-    prompt.ids = optional<std::vector<int64_t>>(row, "prompt_ids", {}, where);
+  if (const Json ids = optional(row, "prompt_ids", Json(), where); !ids.is_null()) {
+    prompt.ids = token_ids(ids, where);
     return;
   }
   const auto value = require<Json>(row, key.c_str(), where);

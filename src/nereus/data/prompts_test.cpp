@@ -49,7 +49,7 @@ TEST(Prompts, MessagesKeepTheirOrderAndTheirKeys) {
       R"( {"role": "assistant", "content": "Hello", "note": null},)"
       R"( {"role": "user", "content": "2+2?"}], "answer": 4})"
       "\n"
-      R"({"prompt": "a text", "other": null})");
+      R"({"prompt": "a text", "prompt_ids": null})");
   EXPECT_EQ(prompts.at(0).line, 2);
   EXPECT_EQ(prompts[0].text, "2+2?");
   EXPECT_EQ(prompts[0].messages,
@@ -83,7 +83,12 @@ TEST(Prompts, BadRowsAreNamed) {
               AllOf(HasSubstr("\"content\""), HasSubstr("5")));
   EXPECT_THAT(refusal(R"({"prompt": ""})"), HasSubstr("empty"));
   EXPECT_THAT(refusal(R"({"prompt_ids": []})"), HasSubstr("empty"));
-  EXPECT_THAT(refusal(R"({"prompt_ids": ["a"]})"), HasSubstr("prompt_ids"));
+  EXPECT_THAT(refusal(R"({"prompt_ids": 7})"), HasSubstr("a list, not 7"));
+  for (const char* id : {R"("3")", "true", "null", "1.5", "1.0", "[1]", "18446744073709551615"}) {
+    EXPECT_THAT(refusal(std::string(R"({"prompt_ids": [4, )") + id + "]}"),
+                AllOf(HasSubstr("p.jsonl row 1"),
+                      HasSubstr(std::string("prompt_ids[1] is ") + id + "; a token id")));
+  }
   EXPECT_THAT(refusal("[1]"), HasSubstr("object"));
   EXPECT_THAT(refusal("\n \n"), HasSubstr("no rows"));
 }

@@ -72,5 +72,17 @@ TEST_F(PromptSourceTest, RefusalsOfATemplateNameTheRow) {
               AllOf(HasSubstr("p.jsonl row 2: chat template of"), HasSubstr("no system")));
 }
 
+TEST_F(PromptSourceTest, TokensOutsideTheVocabularyNameRowAndValue) {
+  EXPECT_EQ(source(R"({"prompt_ids": [0, 511]})").size(), 1);
+  EXPECT_THAT(refusal("\n{\"prompt_ids\": [0, 512]}"),
+              HasSubstr("p.jsonl row 2: token 512 is not in the actor's vocabulary of 512"));
+  EXPECT_THAT(refusal("\n{\"prompt_ids\": [-1]}"), HasSubstr("row 2: token -1 is not"));
+}
+
+TEST_F(PromptSourceTest, TooLongPromptsNameTheirRow) {
+  const Json row = {{"prompt_ids", std::vector<int64_t>(33)}};
+  EXPECT_THAT(refusal(std::string("\n") + row.dump()), HasSubstr("the first is row 2 with 33"));
+}
+
 }  // namespace
 }  // namespace nereus
