@@ -126,6 +126,41 @@ def test_bad_prompt_row(tmp_path):
     assert str(prompts) in message and "row 2" in message and '"prompt"' in message
 
 
+@pytest.mark.parametrize("token", [1.5, True, "3", 512, -1])
+def test_tokens_that_are_none(tmp_path, token):
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text(json.dumps({"prompt": "fine"}) + "\n" + json.dumps({"prompt_ids": [4, token]}) + "\n")
+    message = refused(tmp_path, f"data.train_files={prompts}")
+    assert f"{prompts} row 2" in message and json.dumps(token) in message
+
+
+def test_messages_without_a_chat_template(tmp_path):
+    prompts = tmp_path / "prompts.jsonl"
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+    prompts.write_text(json.dumps({"prompt": messages}) + "\n")
+    message = refused(tmp_path, f"data.train_files={prompts}")
+    assert f"{prompts} row 1" in message and "no chat template" in message
+
+
+def test_quantised_checkpoint(tmp_path):
+    model = copy_of_model(tmp_path)
+    config = json.loads((model / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "gptq", "bits": 4}
+    (model / "config.json").write_text(json.dumps(config))
+    override = f"actor_rollout_ref.model.path={model}"
+    checked = run("check", write_config(tmp_path), override)
+    assert checked.returncode == 2
+    for message in (refused(tmp_path, override), checked.stderr):
+        assert str(model / "config.json") in message and "quantization_config (gptq)" in message
+
+
+def test_bad_generation_config(tmp_path):
+    model = copy_of_model(tmp_path)
+    (model / "generation_config.json").write_text('{"eos_token_id": "</s>"}')
+    message = refused(tmp_path, f"actor_rollout_ref.model.path={model}")
+    assert str(model / "generation_config.json") in message and '"</s>"' in message
+
+
 @pytest.mark.parametrize("command", ["train", "plan", "check", "transition", "explain", "export"])
 def test_help_shows_an_example(command):
     done = run(command, "--help")

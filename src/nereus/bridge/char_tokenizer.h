@@ -8,8 +8,9 @@ namespace nereus {
 
 // Ids: 0 separator "S", 1 end "E", 2 padding "P", 3 unknown "U", then one per character of
 // "char_ords". `encode` with add_special appends the separator, as verl's chat template does for a
-// prompt. `decode` leaves out the end token only. The other special tokens show as their letters,
-// so that text stays aligned with tokens, one character each: what a dense reward needs.
+// user's message, the only one it takes: so there is no encode_chat(). `decode` leaves out the end
+// token only. The other special tokens show as their letters, so that text stays aligned with
+// tokens, one character each: what a dense reward needs.
 class CharTokenizer final : public Tokenizer {
  public:
   // `config` is a tokenizer_config.json. Throws Error(kInvalidInput) naming `where` unless

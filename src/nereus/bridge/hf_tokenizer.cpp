@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "chat_template_source.h"
 #include "nereus/base/error.h"
 #include "nereus/bridge/python.h"
 
@@ -21,13 +22,17 @@ auto in_python(const std::string& where, Call call) {
   try {
     return call();
   } catch (const py::error_already_set& error) {
-    throw Error(ErrorCode::kInvalidInput, where + ": " + error.what());
+    // Without the traceback that what() has: it says nothing of the input.
+    const auto type = py::str(error.type().attr("__name__")).cast<std::string>();
+    const auto message = py::str(error.value()).cast<std::string>();
+    throw Error(ErrorCode::kInvalidInput, where + ": " + type + ": " + message);
   }
 }
 
 class HfTokenizer final : public Tokenizer {
  public:
-  explicit HfTokenizer(const std::filesystem::path& file) : file_(file.string()) {
+  explicit HfTokenizer(const std::filesystem::path& file)
+      : file_(file.string()), directory_(file.parent_path().string()) {
     start_python();
     in_python(file_, [&] {
       tokenizer_ = py::module_::import("tokenizers").attr("Tokenizer").attr("from_file")(file_);
@@ -36,6 +41,7 @@ class HfTokenizer final : public Tokenizer {
   ~HfTokenizer() override {
     const py::gil_scoped_acquire gil;
     tokenizer_ = py::object();
+    render_chat_ = py::object();
   }
   HfTokenizer(const HfTokenizer&) = delete;
   HfTokenizer& operator=(const HfTokenizer&) = delete;
@@ -46,6 +52,17 @@ class HfTokenizer final : public Tokenizer {
           tokenizer_.attr("encode")(text, py::arg("add_special_tokens") = add_special);
       return encoding.attr("ids").cast<std::vector<int64_t>>();
     });
+  }
+
+  std::optional<std::vector<int64_t>> encode_chat(const std::string& messages) const override {
+    const auto text =
+        in_python("chat template of " + directory_, [&]() -> std::optional<std::string> {
+          load_chat_template();
+          if (render_chat_.is_none()) return std::nullopt;
+          return render_chat_(messages).cast<std::string>();
+        });
+    // The template writes the special tokens itself.
+    return text ? std::optional(encode(*text, /*add_special=*/false)) : std::nullopt;
   }
 
   std::string decode(std::span<const int64_t> tokens) const override {
@@ -62,8 +79,19 @@ class HfTokenizer final : public Tokenizer {
   }
 
  private:
+  // On first use, so that jobs without conversations need neither jinja2 nor a sound template.
+  void load_chat_template() const {
+    if (render_chat_) return;
+    py::dict module;
+    module["__name__"] = "nereus_chat_template";
+    py::exec(kChatTemplateSource, module);
+    render_chat_ = module["load"](directory_);
+  }
+
   std::string file_;
+  std::string directory_;
   py::object tokenizer_;
+  mutable py::object render_chat_;  // guarded by the GIL; None: there is no template
 };
 
 }  // namespace

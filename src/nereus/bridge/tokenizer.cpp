@@ -43,6 +43,10 @@ class NoTokenizer final : public Tokenizer {
 
 }  // namespace
 
+std::optional<std::vector<int64_t>> Tokenizer::encode_chat(const std::string&) const {
+  return std::nullopt;
+}
+
 std::unique_ptr<Tokenizer> Tokenizer::open(const std::filesystem::path& directory) {
   const auto tokenizer_json = directory / "tokenizer.json";
   if (std::filesystem::exists(tokenizer_json)) return open_hf_tokenizer(tokenizer_json);

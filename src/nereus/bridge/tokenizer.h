@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,12 @@ class Tokenizer {
 
   // Special tokens as the tokenizer's post-processor adds them if add_special.
   virtual std::vector<int64_t> encode(const std::string& text, bool add_special) const = 0;
+  // A conversation as the tokenizer's chat template writes it, up to where the assistant's next
+  // message begins (transformers' add_generation_prompt). `messages`: a list of {"role", "content",
+  // …} as JSON. No value: the tokenizer has no chat template (chat_template.jinja, or
+  // "chat_template" in tokenizer_config.json). Throws Error(kInvalidInput) naming the directory for
+  // a template that cannot be read or that refuses the messages.
+  virtual std::optional<std::vector<int64_t>> encode_chat(const std::string& messages) const;
   // Special tokens are left out (the character tokenizer leaves out its end token only).
   virtual std::string decode(std::span<const int64_t> tokens) const = 0;
   // Many at once: one crossing of the language border.

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -66,6 +67,80 @@ TEST(HfTokenizer, BadFileAndBadTextAreNamed) {
   EXPECT_THAT(refusal([&] { Tokenizer::open(directory); }), HasSubstr("tokenizer.json"));
   const auto tokenizer = Tokenizer::open(kAssets / "stories260K");
   EXPECT_THAT(refusal([&] { tokenizer->encode("\xff", true); }), HasSubstr("utf-8"));
+}
+
+constexpr const char* kConversation =
+    R"([{"role":"system","content":"Be brief."},{"role":"user","content":"Once"},)"
+    R"({"role":"assistant","content":"upon"},{"role":"user","content":"a time"}])";
+// As a text: what kConversation is under the template below.
+constexpr const char* kRendered =
+    "<s>system: Be brief.</s>user: Once</s>assistant: upon</s>user: a time</s>assistant:";
+constexpr const char* kTemplate =
+    "{{ bos_token }}{% for message in messages %}{{ message.role }}: {{ message.content }}"
+    "{{ eos_token }}{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}";
+
+// The stories' tokenizer with other files beside it.
+std::filesystem::path stories_with(const std::vector<std::pair<const char*, std::string>>& files) {
+  const std::string test = ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  const auto directory = std::filesystem::path(::testing::TempDir()) / "nereus_bridge" / test;
+  std::filesystem::remove_all(directory);
+  std::filesystem::create_directories(directory);
+  std::filesystem::copy(kAssets / "stories260K/tokenizer.json", directory);
+  for (const auto& [name, text] : files) std::ofstream(directory / name) << text;
+  return directory;
+}
+
+std::string config_with(const Json& chat_template) {
+  return Json({{"bos_token", "<s>"},
+               {"eos_token", {{"content", "</s>"}}},
+               {"pad_token", nullptr},
+               {"chat_template", chat_template}})
+      .dump();
+}
+
+TEST(ChatTemplate, FromTokenizerConfig) {
+  const auto tokenizer =
+      Tokenizer::open(stories_with({{"tokenizer_config.json", config_with(kTemplate)}}));
+  const auto tokens = tokenizer->encode_chat(kConversation).value();
+  EXPECT_EQ(tokens, tokenizer->encode(kRendered, /*add_special=*/false));
+  EXPECT_EQ(std::ranges::count(tokens, 1), 1);  // <s>, which add_special would write once more
+  EXPECT_EQ(std::ranges::count(tokens, 2), 4);  // </s>
+}
+
+TEST(ChatTemplate, AFileOfItsOwnComesFirst) {
+  const auto tokenizer = Tokenizer::open(stories_with(
+      {{"tokenizer_config.json", config_with("no")}, {"chat_template.jinja", kTemplate}}));
+  EXPECT_EQ(tokenizer->encode_chat(kConversation), tokenizer->encode(kRendered, false));
+}
+
+TEST(ChatTemplate, TheDefaultOfSeveral) {
+  const Json several = {{{"name", "tool_use"}, {"template", "no"}},
+                        {{"name", "default"}, {"template", kTemplate}}};
+  const auto tokenizer =
+      Tokenizer::open(stories_with({{"tokenizer_config.json", config_with(several)}}));
+  EXPECT_EQ(tokenizer->encode_chat(kConversation), tokenizer->encode(kRendered, false));
+}
+
+TEST(ChatTemplate, NoneThere) {
+  for (const char* directory : {"stories260K", "digits", "prompts"}) {
+    EXPECT_EQ(Tokenizer::open(kAssets / directory)->encode_chat(kConversation), std::nullopt);
+  }
+}
+
+TEST(ChatTemplate, RefusalsNameTheDirectory) {
+  const std::vector<std::pair<Json, const char*>> cases = {
+      {"{{ raise_exception('system role not supported') }}", "system role not supported"},
+      {"{% for %}", "TemplateSyntaxError"},
+      {"{{ messages.append(1) }}", "SecurityError"},
+      {"{{ messages.__class__.__mro__ }}", "SecurityError"},
+      {"{% set ns = namespace(_x=1) %}", "SecurityError"},
+      {5, "must be a text, not 5"}};
+  for (const auto& [chat_template, reason] : cases) {
+    const auto directory = stories_with({{"tokenizer_config.json", config_with(chat_template)}});
+    const auto tokenizer = Tokenizer::open(directory);
+    EXPECT_THAT(refusal([&] { tokenizer->encode_chat(kConversation); }),
+                AllOf(HasSubstr("chat template of " + directory.string()), HasSubstr(reason)));
+  }
 }
 
 TEST(CharTokenizer, DigitTaskAsInVerl) {

@@ -24,7 +24,7 @@ int export_model(const std::filesystem::path& run, std::filesystem::path output)
   }
   if (output.empty()) output = run / "hf";
   write_model(output, read_model_spec(config.model.path), parse_dtype(config.dtype), weights,
-              config.data.tokenizer);
+              {.tokenizer = config.data.tokenizer, .model = config.model.path});
   std::cout << "The actor after step " << checkpoint->step << ": " << output.string() << "\n";
   return 0;
 }

@@ -23,7 +23,9 @@ void describe_data(DataConfig& data, V& visit) {
   visit("data.train_files", data.train_files,
         "Prompts, one JSON object a line: verl's schema, {\"prompt\", \"answer\"} or "
         "{\"prompt_ids\"}.");
-  visit("data.prompt_key", data.prompt_key, "The key that holds the prompt.");
+  visit("data.prompt_key", data.prompt_key,
+        "The key that holds the prompt: a text, which is taken as it is, or a list of {\"role\", "
+        "\"content\"}, which the tokenizer's chat template writes.");
   visit("data.tokenizer", data.tokenizer, "Directory of the tokenizer; the actor's if not given.");
   visit("data.max_prompt_length", data.max_prompt_length, "Longest prompt, in tokens.");
   visit("data.max_response_length", data.max_response_length,

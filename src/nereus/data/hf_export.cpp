@@ -73,29 +73,31 @@ void write_weights(const fs::path& directory, const std::vector<TensorMap>& shar
   write_text(directory / kIndexFile, index.dump(2) + "\n");
 }
 
-Json generation_config(const Json& config) {
+std::string generation_config(const fs::path& source, const Json& config) {
+  if (!source.empty() && fs::exists(source / kGenerationConfig)) {
+    return read_text(source / kGenerationConfig);
+  }
   Json generation = {{"_from_model_config", true}};
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
     if (config.contains(key) && !config[key].is_null()) generation[key] = config[key];
   }
-  return generation;
+  return generation.dump(2) + "\n";
 }
 
 }  // namespace
 
 void write_model(const fs::path& directory, const ModelSpec& spec, DType dtype,
-                 const TensorMap& tensors_by_name, const fs::path& tokenizer_from,
-                 Bytes max_shard) {
+                 const TensorMap& tensors_by_name, const ExportSources& from, Bytes max_shard) {
   write_weights(directory, shard_tensors(spec, dtype, tensors_by_name, max_shard.count()));
-  if (!tokenizer_from.empty()) {
+  if (!from.tokenizer.empty()) {
     for (const char* name : kTokenizerFiles) {
-      if (fs::exists(tokenizer_from / name)) {
-        write_text(directory / name, read_text(tokenizer_from / name));
+      if (fs::exists(from.tokenizer / name)) {
+        write_text(directory / name, read_text(from.tokenizer / name));
       }
     }
   }
   const Json config = to_hf_config(spec, dtype);
-  write_text(directory / "generation_config.json", generation_config(config).dump(2) + "\n");
+  write_text(directory / kGenerationConfig, generation_config(from.model, config));
   write_text(directory / "config.json", config.dump(2) + "\n");
 }
 

@@ -31,6 +31,27 @@ constexpr int64_t kRandomChunk = 1 << 15;  // so small that torch starts no thre
   throw Error(ErrorCode::kInvalidInput, path.string() + ": " + what);
 }
 
+// What generation_config.json says of the end of a response: empty if nothing.
+std::vector<int64_t> generation_eos(const fs::path& file, int64_t vocab_size) {
+  if (!fs::exists(file)) return {};
+  const Json config = parse_json(read_text(file), file.string());
+  if (!config.is_object())
+    refuse(file, "must hold a JSON object, not " + config.dump().substr(0, 80));
+  const Json value = optional(config, "eos_token_id", Json::array(), file.string());
+  std::vector<int64_t> ids;
+  for (const Json& id : value.is_array() ? value : Json::array({value})) {
+    // As unsigned, so that neither a negative nor a huge number becomes an id.
+    if (!id.is_number_unsigned() || id.get<uint64_t>() >= static_cast<uint64_t>(vocab_size)) {
+      refuse(file, "eos_token_id is " + value.dump() +
+                       "; it must be a token id or a list of them, " +
+                       "each a whole number below config.json's vocab_size of " +
+                       std::to_string(vocab_size));
+    }
+    ids.push_back(id.get<int64_t>());
+  }
+  return ids;
+}
+
 // The weight files of a directory: one, or those that the index names.
 std::set<fs::path> weight_files(const fs::path& directory) {
   const fs::path single = directory / "model.safetensors";
@@ -136,7 +157,10 @@ at::ScalarType scalar_type(DType dtype) {
 
 ModelSpec read_model_spec(const fs::path& directory) {
   const fs::path file = directory / "config.json";
-  return parse_model_config(parse_json(read_text(file), file.string()), file.string());
+  ModelSpec spec = parse_model_config(parse_json(read_text(file), file.string()), file.string());
+  const std::vector<int64_t> eos = generation_eos(directory / kGenerationConfig, spec.vocab_size);
+  if (!eos.empty()) spec.eos_token_ids = eos;
+  return spec;
 }
 
 TensorMap read_model(const fs::path& directory, const ModelSpec& spec, DType dtype) {

@@ -1,4 +1,5 @@
-// Hugging Face model directories: config.json, model.safetensors (or shards with an index).
+// Hugging Face model directories: config.json, generation_config.json, model.safetensors (or shards
+// with an index).
 #pragma once
 
 #include <filesystem>
@@ -11,7 +12,11 @@ namespace nereus {
 // torch's name for a dtype.
 at::ScalarType scalar_type(DType dtype);
 
-// config.json of a directory. Throws Error(kInvalidInput) naming the path.
+inline constexpr const char* kGenerationConfig = "generation_config.json";
+
+// config.json of a directory. As in transformers and vLLM, responses end at the eos_token_id of
+// generation_config.json where there is one (an id or a list), else at config.json's. Throws
+// Error(kInvalidInput) naming the path and the value.
 ModelSpec read_model_spec(const std::filesystem::path& directory);
 
 // All tensors of `spec` from model.safetensors or model.safetensors.index.json, converted to
@@ -25,11 +30,18 @@ TensorMap read_model(const std::filesystem::path& directory, const ModelSpec& sp
 // only.
 TensorMap random_model(const ModelSpec& spec, DType dtype, uint64_t seed);
 
-// Writes config.json, generation_config.json and model.safetensors (sharded above max_shard bytes,
-// with an index); copies tokenizer files from `tokenizer_from` if it is not empty. Throws
-// Error(kInternal) for a missing tensor or a wrong shape, Error(kIo).
+// Directories whose files go along with exported weights; empty: none.
+struct ExportSources {
+  std::filesystem::path tokenizer;
+  std::filesystem::path model;  // its generation_config.json (temperature, top_p, …)
+};
+
+// Writes config.json, generation_config.json (that of `from.model` as it is; where there is none,
+// the special tokens of `spec`) and model.safetensors (sharded above max_shard bytes, with an
+// index); copies tokenizer files. Throws Error(kInternal) for a missing tensor or a wrong shape,
+// Error(kIo).
 void write_model(const std::filesystem::path& directory, const ModelSpec& spec, DType dtype,
-                 const TensorMap& tensors, const std::filesystem::path& tokenizer_from,
+                 const TensorMap& tensors, const ExportSources& from,
                  Bytes max_shard = Bytes(int64_t{5} << 30));
 
 }  // namespace nereus

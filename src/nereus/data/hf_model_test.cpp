@@ -31,13 +31,61 @@ TEST(HfModel, RoundTrip) {
   const ModelSpec spec = tiny_llama();
   const TensorMap weights = random_model(spec, DType::kFloat32, 7);
   write_text(directory / "from" / "tokenizer.json", "{}");
-  write_model(directory / "to", spec, DType::kFloat32, weights, directory / "from");
+  write_model(directory / "to", spec, DType::kFloat32, weights, {.tokenizer = directory / "from"});
 
   EXPECT_EQ(read_model_spec(directory / "to"), spec);
   expect_equal(read_model(directory / "to", spec, DType::kFloat32), weights);
   EXPECT_EQ(read_text(directory / "to" / "tokenizer.json"), "{}");
   const Json generation = parse_json(read_text(directory / "to" / "generation_config.json"), "");
   EXPECT_EQ(generation["eos_token_id"], Json({1, 2}));
+}
+
+void write_configs(const std::filesystem::path& directory, const std::string& generation) {
+  write_text(directory / "config.json", to_hf_config(tiny_llama(), DType::kFloat32).dump());
+  write_text(directory / kGenerationConfig, generation);
+}
+
+// tiny_llama()'s config.json says 1 and 2.
+TEST(HfModel, ResponsesEndWhereGenerationConfigSays) {
+  const auto directory = fresh_directory();
+  const std::vector<std::pair<const char*, std::vector<int64_t>>> cases = {
+      {R"({"eos_token_id": [3, 10]})", {3, 10}}, {R"({"eos_token_id": 0})", {0}},
+      {R"({"eos_token_id": null})", {1, 2}},     {R"({"eos_token_id": []})", {1, 2}},
+      {R"({"temperature": 0.6})", {1, 2}},
+  };
+  for (const auto& [generation, ids] : cases) {
+    write_configs(directory, generation);
+    EXPECT_EQ(read_model_spec(directory).eos_token_ids, ids) << generation;
+  }
+}
+
+TEST(HfModel, BadGenerationConfigNamesFileAndValue) {
+  const auto directory = fresh_directory();
+  for (const char* value : {"1.5", "true", R"("</s>")", "-1", "11", "[1,11]", R"([1,"2"])",
+                            "18446744073709551615", R"({"id":1})"}) {
+    write_configs(directory, std::string(R"({"eos_token_id":)") + value + "}");
+    EXPECT_THAT(
+        error_message(ErrorCode::kInvalidInput, [&] { read_model_spec(directory); }),
+        AllOf(HasSubstr((directory / kGenerationConfig).string()),
+              HasSubstr(std::string("eos_token_id is ") + value + ";"), HasSubstr("size of 11")));
+  }
+  for (const char* content : {"[1]", "{"}) {
+    write_configs(directory, content);
+    EXPECT_THAT(error_message(ErrorCode::kInvalidInput, [&] { read_model_spec(directory); }),
+                HasSubstr(kGenerationConfig));
+  }
+}
+
+TEST(HfModel, ExportKeepsGenerationConfig) {
+  const auto directory = fresh_directory();
+  const std::string generation =
+      "{\"temperature\": 0.6, \"top_p\": 0.95, \"eos_token_id\": [3, 10]}\n";
+  write_configs(directory / "from", generation);
+  const ModelSpec spec = read_model_spec(directory / "from");
+  const TensorMap weights = random_model(spec, DType::kFloat32, 7);
+  write_model(directory / "to", spec, DType::kFloat32, weights, {.model = directory / "from"});
+  EXPECT_EQ(read_text(directory / "to" / kGenerationConfig), generation);
+  EXPECT_EQ(read_model_spec(directory / "to"), spec);
 }
 
 TEST(HfModel, ShardsWithIndexHoldTheSameTensors) {

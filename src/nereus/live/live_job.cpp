@@ -368,7 +368,7 @@ Json LiveJob::Impl::resume(const Checkpoint& checkpoint) {
 void LiveJob::Impl::export_actor(const std::filesystem::path& directory) const {
   write_model(directory, job_.model(Role::kActor), options_.dtype,
               runtime_.store().gather(first_unit(kActorTraining), StateKind::kWeights),
-              options_.data.tokenizer);
+              {.tokenizer = options_.data.tokenizer, .model = options_.actor.path});
 }
 
 std::map<std::string, uint64_t> LiveJob::Impl::state_hashes() const {

@@ -3,16 +3,45 @@
 #include <algorithm>
 
 #include "nereus/base/error.h"
+#include "nereus/base/json.h"
 #include "nereus/base/random.h"
 
 namespace nereus {
 
 namespace {
 
+// Without a chat template, a user's message alone is as good as a text.
+bool is_one_question(const Json& messages) {
+  return messages.size() == 1 && messages[0]["role"] == "user";
+}
+
+std::vector<int64_t> encode(const Prompt& prompt, const Tokenizer& tokenizer,
+                            const std::filesystem::path& directory) {
+  if (!prompt.ids.empty()) return prompt.ids;
+  if (!prompt.messages.empty()) {
+    if (const auto tokens = tokenizer.encode_chat(prompt.messages)) return *tokens;
+    const Json messages = parse_json(prompt.messages, "messages");
+    if (!is_one_question(messages)) {
+      throw Error(ErrorCode::kInvalidInput,
+                  std::to_string(messages.size()) + " messages, the first from \"" +
+                      messages[0]["role"].get<std::string>() + "\", but the tokenizer in " +
+                      directory.string() +
+                      " has no chat template for more than one user message: give data.tokenizer "
+                      "one with chat_template.jinja, or write the prompt as a text");
+    }
+  }
+  return tokenizer.encode(prompt.text, /*add_special=*/true);
+}
+
 std::vector<int64_t> tokens_of(const Prompt& prompt, const Tokenizer& tokenizer, int64_t vocab_size,
-                               const std::string& where) {
-  const std::vector<int64_t> tokens =
-      prompt.ids.empty() ? tokenizer.encode(prompt.text, /*add_special=*/true) : prompt.ids;
+                               const DataOptions& options) {
+  const std::string where = prompt_place(options.train_file, prompt.line);
+  std::vector<int64_t> tokens;
+  try {
+    tokens = encode(prompt, tokenizer, options.tokenizer);
+  } catch (const Error& error) {
+    throw Error(error.code(), where + ": " + error.what());
+  }
   for (const int64_t token : tokens) {
     if (token >= 0 && token < vocab_size) continue;
     throw Error(ErrorCode::kInvalidInput, where + ": token " + std::to_string(token) +
@@ -30,8 +59,7 @@ PromptSource::PromptSource(const DataOptions& options, const Tokenizer& tokenize
   std::vector<Prompt> prompts = read_prompts(options.train_file, options.prompt_key);
   std::vector<Entry> too_long;
   for (size_t row = 0; row < prompts.size(); ++row) {
-    const std::string where = options.train_file.string() + ": prompt " + std::to_string(row + 1);
-    std::vector<int64_t> tokens = tokens_of(prompts[row], tokenizer, vocab_size, where);
+    std::vector<int64_t> tokens = tokens_of(prompts[row], tokenizer, vocab_size, options);
     Entry entry{static_cast<int64_t>(row), std::move(prompts[row]), std::move(tokens)};
     const bool fits = static_cast<int64_t>(entry.tokens.size()) <= options.max_prompt_length;
     (fits ? entries_ : too_long).push_back(std::move(entry));
@@ -43,7 +71,7 @@ PromptSource::PromptSource(const DataOptions& options, const Tokenizer& tokenize
                     std::to_string(prompts.size()) +
                     " prompts are longer than data.max_prompt_length (" +
                     std::to_string(options.max_prompt_length) + " tokens); the first is row " +
-                    std::to_string(too_long.front().index + 1) + " with " +
+                    std::to_string(too_long.front().prompt.line) + " with " +
                     std::to_string(too_long.front().tokens.size()) +
                     ". Raise the limit, or set data.filter_overlong_prompts=true to drop them");
   }

@@ -13,7 +13,9 @@ namespace nereus {
 
 class PromptSource final {
  public:
-  // Reads, tokenizes and filters. Throws Error(kInvalidInput): a prompt longer than
+  // Reads, tokenizes and filters. Messages go through the tokenizer's chat template; without one, a
+  // single user message counts as a text. Throws Error(kInvalidInput), naming the row: messages
+  // that the tokenizer has no template for or that its template refuses; a prompt longer than
   // max_prompt_length (row, tokens, limit, how many there are) unless filtering is on; none left; a
   // token that is not in [0, vocab_size).
   PromptSource(const DataOptions& options, const Tokenizer& tokenizer, int64_t vocab_size,

@@ -44,6 +44,16 @@ Family family_of(const std::string& model_type, const std::string& where) {
          "model_type \"" + model_type + "\" is not supported; supported: " + join(supported, ", "));
 }
 
+// Quantised weights have no gradients of their own, and their tensors are not those of tensors().
+void refuse_quantised(const Json& config, const std::string& where) {
+  const Json quantisation = optional(config, "quantization_config", Json(), where);
+  if (quantisation.empty()) return;
+  const auto method = optional<std::string>(quantisation, "quant_method", "", where);
+  refuse(where, "quantization_config" + (method.empty() ? "" : " (" + method + ")") +
+                    ": a quantised checkpoint cannot be trained; use the model that it was made " +
+                    "from, whose config.json has no quantization_config");
+}
+
 // Features that would change the result and that we do not compute.
 void refuse_unsupported(const Json& config, const ModelSpec& spec, const std::string& where) {
   const auto activation = optional<std::string>(config, "hidden_act", "silu", where);
@@ -195,6 +205,7 @@ Json rope_scaling_json(const std::optional<RopeScaling>& scaling) {
 ModelSpec parse_model_config(const Json& config, const std::string& where) {
   ModelSpec spec;
   spec.model_type = require<std::string>(config, "model_type", where);
+  refuse_quantised(config, where);
   const Family family = family_of(spec.model_type, where);
   spec.vocab_size = require<int64_t>(config, "vocab_size", where);
   spec.hidden_size = require<int64_t>(config, "hidden_size", where);

@@ -10,6 +10,7 @@
 namespace nereus {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -156,6 +157,19 @@ TEST(HfConfig, MissingKeysAndUnknownModels) {
               HasSubstr("\"gemma3\" is not supported; supported: llama, mistral, qwen2, qwen3"));
   EXPECT_THAT(refusal(kQwen3, {{"architectures", {"Qwen3ForTokenClassification"}}}),
               HasSubstr("supported: Qwen3ForCausalLM, Qwen3ForSequenceClassification"));
+}
+
+TEST(HfConfig, QuantisedCheckpointsAreRefused) {
+  for (const char* method : {"gptq", "awq", "bitsandbytes", "fp8", "compressed-tensors"}) {
+    EXPECT_THAT(refusal(kQwen2, {{"quantization_config", {{"quant_method", method}}}}),
+                AllOf(HasSubstr(std::string("quantization_config (") + method + ")"),
+                      HasSubstr("use the model that it was made from")));
+  }
+  EXPECT_THAT(refusal(kQwen2, {{"quantization_config", {{"load_in_4bit", true}}}}),
+              HasSubstr("quantization_config: a quantised checkpoint"));
+  Json config = Json::parse(kQwen2);
+  config["quantization_config"] = nullptr;
+  EXPECT_EQ(parse_model_config(config, "x"), parse(kQwen2));
 }
 
 TEST(HfConfig, UnsupportedFeatures) {

@@ -55,9 +55,9 @@ struct ModelSpec {
 };
 
 // Reads a Hugging Face config.json. Throws Error(kInvalidInput) naming `where` for a missing key,
-// an unsupported model_type (listing the supported ones), an unsupported feature (sliding window in
-// use, other RoPE scaling, biases elsewhere, another activation, layers without experts among
-// those that have them) or impossible sizes.
+// an unsupported model_type (listing the supported ones), an unsupported feature (quantised
+// weights, sliding window in use, other RoPE scaling, biases elsewhere, another activation, layers
+// without experts among those that have them) or impossible sizes.
 ModelSpec parse_model_config(const Json& config, const std::string& where);
 // The inverse: a config.json that transformers loads (LlamaForCausalLM, …).
 Json to_hf_config(const ModelSpec& spec, DType dtype);

@@ -13,7 +13,7 @@
 namespace nereus {
 
 struct RewardInput {
-  std::string prompt;
+  std::string prompt;    // as text; of a conversation, the content of the last user message
   std::string response;  // decoded, special tokens left out
   std::string ground_truth;
   int64_t response_tokens = 0;  // EOS included
