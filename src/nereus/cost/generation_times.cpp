@@ -49,7 +49,7 @@ Operations decode_compute(const UnitView& unit, int pp_rank, const DecodeTotals&
   Operations work = forward_pass(unit, pp_rank, {totals.tokens, 1, totals.tokens});
   work[OpClass::kLaunch] = 0;
   work[OpClass::kOperands] = 0;
-  work += launches(unit, blocks * totals.steps);
+  work += replayed_launches(unit, blocks * totals.steps);
   work += traffic(unit, OpClass::kOperands, weights_read(unit, pp_rank, totals) * size);
   work += traffic(unit, OpClass::kCache, totals.cached * 2 * blocks * width.key_value * size);
   return work;

@@ -128,9 +128,9 @@ Work ideal_node_work(const WorkflowNode& node, const Plan& plan, const JobSpec& 
           {OpClass::kHost, {OpClass::kHost, kHostSecondsPerSample * double(job.workload.samples)}}};
     case Pass::kSyncWeights: {
       const StagePlan& generation = at(plan, {Role::kActor, Stage::kGeneration});
-      const ModelUse& actor = job.models.at(Role::kActor);
-      return sync_work(at(plan, {Role::kActor, Stage::kTraining}), generation,
-                       weight_elements(actor.spec, generation.layout), actor, cluster);
+      const StateSchema schema = state_schema(job.models.at(Role::kActor), generation.model_stage);
+      return sync_work(at(plan, {Role::kActor, Stage::kTraining}), generation, summarize(schema),
+                       cluster);
     }
     default:
       break;

@@ -110,6 +110,28 @@ TEST(Latency, DecodeStepsAreLinearInTheBatch) {
   EXPECT_LT(decode(8), 3 * weights);
 }
 
+// No ideal time is longer than what was measured on an H200: steps of 64 and of 256 sequences of
+// 512 and 128 tokens (bench/results/h200x2/generation.json), which replay a recorded graph. Virtual
+// CPU devices launch each operator.
+TEST(Latency, GraphsMakeDecodeStepsNearlyAsShortAsTheirReading) {
+  const auto step = [](int64_t sequences, bool cpu) {
+    Cluster cluster = named_cluster("h200x8", 1);
+    if (cpu) cluster.device.kind = "cpu";
+    const auto decode = [&](int64_t response) {
+      JobSpec job = large_job(response);
+      job.workload.samples = sequences;
+      return work_of(job, uniform_plan(job, {1, 1}, 1, 1), cluster, Pass::kGenerate)
+          .at(OpClass::kDecode);
+    };
+    return (decode(128) + decode(1) * -1) * (1.0 / 127);
+  };
+  EXPECT_LT(step(64, false).sum(), 6.403e-3);
+  EXPECT_GT(step(64, false).sum(), 0.7 * 6.403e-3);
+  EXPECT_LT(step(256, false).sum(), 13.02e-3);
+  EXPECT_GT(step(256, false).sum(), 0.6 * 13.02e-3);
+  EXPECT_NEAR(step(64, true)[OpClass::kLaunch] / step(64, false)[OpClass::kLaunch], 5, 1e-6);
+}
+
 TEST(Latency, TheLongestResponseEndsGeneration) {
   const Cluster cluster = named_cluster("h200x8", 1);
   JobSpec equal = large_job(512);

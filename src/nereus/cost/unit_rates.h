@@ -28,6 +28,9 @@ Operations traffic(const UnitView& unit, OpClass operation, double bytes);
 // The fixed costs of the operators of so many blocks: what small models and single-token steps are
 // bound by.
 Operations launches(const UnitView& unit, double blocks);
+// The same of a step that comes again and again: accelerators replay a graph of it, as all engines
+// for generation do.
+Operations replayed_launches(const UnitView& unit, double blocks);
 
 // Between the TP ranks of a pipeline stage; `bytes` on each.
 Operations tensor_all_reduce(const UnitView& unit, int pp_rank, double bytes);

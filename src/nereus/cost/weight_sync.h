@@ -2,14 +2,16 @@
 #pragma once
 
 #include "nereus/cost/operations.h"
-#include "nereus/cost/site.h"
+#include "nereus/plan/plan.h"
+#include "nereus/state/overlap.h"
 
 namespace nereus {
 
-// What a generation rank's device does not hold for training already, it receives: from its own
-// host if a whole training unit is there, else through the network that the host's devices share.
-// `elements` of the weights that each generation rank holds. The slowest device decides.
-Work sync_work(const StagePlan& training, const StagePlan& generation,
-               const std::vector<int64_t>& elements, const ModelUse& actor, const Cluster& cluster);
+// What a generation rank's device does not hold for training already, it receives from the training
+// ranks that hold most of it, from a replica on its own host if there is one, in turns; every
+// device for itself, as reshard() moves it. The busiest device or NIC decides, whichever way the
+// bytes go. `weights` summarises the schema of the actor's generation.
+Work sync_work(const StagePlan& training, const StagePlan& generation, const SchemaSummary& weights,
+               const Cluster& cluster);
 
 }  // namespace nereus

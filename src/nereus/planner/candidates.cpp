@@ -22,12 +22,30 @@ std::vector<int> powers_of_two(int64_t limit) {
   return powers;
 }
 
-std::vector<Layout> layouts(const ModelSpec& spec, const DeviceLine& line, int most_zero) {
+// Powers of two; to training also every number of stages whose longest is shorter than with one
+// stage fewer. A copy of its state is large, so that a few pipelines often have to use all devices;
+// other model-stages use them by replicas, and need stages for memory only. The choice does not
+// depend on the devices: a larger pool has all that a smaller one has.
+std::vector<int> pipeline_sizes(int num_layers, bool trains) {
+  std::vector<int> sizes;
+  for (int pp = 1; pp <= num_layers; ++pp) {
+    const bool shorter = pp > 1 && ceil_div(num_layers, pp) < ceil_div(num_layers, pp - 1);
+    if (is_power_of_two(pp) || (trains && shorter)) sizes.push_back(pp);
+  }
+  return sizes;
+}
+
+// Where more units than this fit, pipelines of powers of two leave few devices idle; and units that
+// lie across hosts in many ways take long to predict.
+constexpr int kMostOddUnits = 8;
+
+std::vector<Layout> layouts(const ModelSpec& spec, const DeviceLine& line, bool trains,
+                            int most_zero) {
   std::vector<Layout> all;
   for (int tp : legal_tp(spec, line.largest_host())) {
     if (!is_power_of_two(tp)) continue;
-    for (int pp : powers_of_two(spec.num_layers)) {
-      for (int zero : powers_of_two(most_zero)) {
+    for (int pp : pipeline_sizes(spec.num_layers, trains)) {
+      for (int zero : powers_of_two(trains ? most_zero : 1)) {
         const Layout layout{.tp = tp, .pp = pp, .zero = zero};
         if (line.most_units(layout) > 0) all.push_back(layout);
       }
@@ -61,7 +79,7 @@ class Predictor {
     StageCandidates candidates{model_stage_, nodes_, {}};
     const ModelSpec& spec = job_.model(model_stage_.role);
     const bool trains = model_stage_.stage == Stage::kTraining;
-    for (Layout layout : layouts(spec, line_, trains ? options_.most_zero : 1)) {
+    for (Layout layout : layouts(spec, line_, trains, options_.most_zero)) {
       const StateElements elements = state_elements(spec, layout);
       for (int units : unit_numbers(layout)) {
         append(candidates.placements, placed(layout, units, Side::kFront), elements);
@@ -100,15 +118,16 @@ class Predictor {
   // Whether one is there does not depend on the pool: a larger pool has all that a smaller one has.
   std::set<int> unit_numbers(Layout layout) const {
     const int zero = layout.zero;
-    const auto most =
+    const auto feasible =
         static_cast<int>(std::min<int64_t>(line_.most_units(layout), sequences() / zero));
+    const int most = is_power_of_two(layout.pp) ? feasible : std::min(feasible, kMostOddUnits);
     std::set<int> numbers;
     for (int units = 1; units <= most; ++units) {
       const int64_t share = ceil_div(sequences(), units * zero);
       const bool helps = units == 1 || share < ceil_div(sequences(), (units - 1) * zero);
       if (sequences() % (units * zero) == 0 || (helps && is_round(units))) numbers.insert(units);
     }
-    if (current_ != nullptr && current_->layout == layout && current_->dp() <= most * zero) {
+    if (current_ != nullptr && current_->layout == layout && current_->dp() <= feasible * zero) {
       numbers.insert(static_cast<int>(current_->units.size()));
     }
     return numbers;

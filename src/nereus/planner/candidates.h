@@ -39,10 +39,10 @@ struct StageCandidates {
   std::vector<Placement> placements;  // by the time of their fastest variant
 };
 
-// Power-of-two tp within a host, power-of-two pp and zero; the numbers of units that divide the
-// batch, or that have at most three binary digits and shorten the share of the fullest unit; of the
-// allowed micro-batches those that make a difference. `current` may be null; its degree is a
-// candidate too.
+// Power-of-two tp within a host and zero; power-of-two pp, to training also every other that
+// shortens the longest stage; the numbers of units that divide the batch, or that have at most
+// three binary digits and shorten the share of the fullest unit; of the allowed micro-batches those
+// that make a difference. `current` may be null; its degree is a candidate too.
 StageCandidates stage_candidates(ModelStage model_stage, const JobSpec& job, const Cluster& cluster,
                                  const DeviceLine& line, const Calibration& calibration,
                                  const PlannerOptions& options, const Plan* current);

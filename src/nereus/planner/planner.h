@@ -36,11 +36,11 @@ struct PlanChoice {
   std::vector<Candidate> alternatives;
 };
 
-// Exact over power-of-two tp × pp (tp within a host) and zero, dp, micro-batch, recompute and
-// offload for each model-stage on contiguous devices of `pool`; deterministic. Among equally fast
-// plans prefers fewer changes from `current` (may be null), then the smaller tp·pp. Pools of any
-// size: as many devices are used as a layout allows and the batch can feed. Errors say what is
-// closest to fitting and by how much it fails.
+// Exact over power-of-two tp (within a host), pp and zero, in training every other pp that shortens
+// the longest stage, dp, micro-batch, recompute and offload for each model-stage on contiguous
+// devices of `pool`; deterministic. Among equally fast plans prefers fewer changes from `current`
+// (may be null), then the smaller tp·pp. Pools of any size: as many devices are used as a layout
+// allows and the batch can feed. Errors say what is closest to fitting and by how much it fails.
 Expected<PlanChoice> choose_plan(const JobSpec& job, const Cluster& cluster, const DevicePool& pool,
                                  const Calibration& calibration, const PlannerOptions& options,
                                  const Plan* current = nullptr);

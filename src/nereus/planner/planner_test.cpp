@@ -22,7 +22,8 @@ std::vector<StagePlan> all_stage_plans(ModelStage model_stage, const JobSpec& jo
                                        const std::vector<int>& micro_batches) {
   std::vector<StagePlan> plans;
   for (int tp : {1, 2, 4}) {
-    for (int pp : {1, 2, 4}) {
+    for (int pp : {1, 2, 3, 4}) {
+      if (pp == 3 && model_stage.stage != Stage::kTraining) continue;
       for (int dp = 1; dp <= most_units({tp, pp}, pool); ++dp) {
         for (int size : micro_batches) {
           for (bool recompute : {false, true}) {
@@ -239,6 +240,19 @@ TEST(Planner, TensorGroupsStayInAHostAndOddDevicesAreLeftOut) {
       {{1, 0}, {1, 1}}, {{1, 2}, {1, 3}}, {{0, 0}, {0, 1}}};
   EXPECT_EQ(stage.units, units);
   EXPECT_THROW(place({}, {2, 1}, 4, 1, false, pool), Error);
+}
+
+TEST(Planner, SevenDevicesTrainInSevenStages) {
+  const JobSpec job = large_job(2048);
+  const Cluster cluster = named_cluster("h200x8", 1);
+  std::vector<DeviceId> devices = all_devices(cluster).devices();
+  devices.pop_back();
+  const auto choice = choose_plan(job, cluster, DevicePool(devices), {}, {});
+  ASSERT_TRUE(choice) << choice.error();
+  for (const Role role : {Role::kActor, Role::kCritic}) {
+    const StagePlan& training = at(choice->best.plan, {role, Stage::kTraining});
+    EXPECT_EQ(training.layout, (Layout{.tp = 1, .pp = 7})) << to_string(training);
+  }
 }
 
 TEST(Planner, LeavesDevicesIdleThatShareTheSameCores) {

@@ -27,6 +27,7 @@ Problem::Problem(JobSpec job, Cluster cluster, const DevicePool& pool,
       cluster_(std::move(cluster)),
       line_(pool),
       calibration_(calibration),
+      generation_weights_(summarize(state_schema(job_.models.at(Role::kActor), kGeneration))),
       timeline_(between_syncs(job_.workflow), search_order(job_.workflow)),
       host_times_(job_.workflow.nodes.size()) {
   for (ModelStage model_stage : search_order(job_.workflow)) {
@@ -53,10 +54,8 @@ bool Problem::share(const Placement& a, const Placement& b) {
 Seconds Problem::sync_time(int training, int generation) {
   auto& known = sync_times_[training * stages_[1].placements.size() + generation];
   if (!known) {
-    const StagePlan& to = placement(1, generation).stage;
-    const ModelUse& actor = job_.models.at(Role::kActor);
-    const Work work = sync_work(placement(0, training).stage, to,
-                                weight_elements(actor.spec, to.layout), actor, cluster_);
+    const Work work = sync_work(placement(0, training).stage, placement(1, generation).stage,
+                                generation_weights_, cluster_);
     known = predicted_time(work, calibration_) * double(sync_nodes_.size());
   }
   return *known;

@@ -8,6 +8,7 @@
 
 #include "nereus/planner/candidates.h"
 #include "nereus/planner/timeline.h"
+#include "nereus/state/overlap.h"
 
 namespace nereus {
 
@@ -70,6 +71,7 @@ class Problem {
   Cluster cluster_;
   DeviceLine line_;
   Calibration calibration_;
+  SchemaSummary generation_weights_;
   std::vector<StageCandidates> stages_;
   Timeline timeline_;
   std::vector<Seconds> host_times_;  // by workflow node; of those on the host

@@ -34,7 +34,7 @@ class Generator {
     Case c;
     c.job = stories_job(pick({16, 64, 256}));
     ModelSpec spec = stories_spec();
-    spec.num_layers = pick({1, 2, 4});
+    spec.num_layers = pick({1, 3, 4});
     spec.num_heads = pick({2, 4});
     spec.num_kv_heads = 2;
     spec.tie_word_embeddings = pick({0, 1}) == 1;

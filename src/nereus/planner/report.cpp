@@ -1,6 +1,7 @@
 #include "nereus/planner/report.h"
 
 #include <algorithm>
+#include <bit>
 #include <set>
 
 #include "nereus/base/text.h"
@@ -36,10 +37,14 @@ std::vector<Rejection> runners_up(Problem& problem, const PlanChoice& choice,
   return rejected;
 }
 
-std::vector<LayoutStep> layout_steps(const Problem& problem, const PlannerOptions& options) {
-  std::set<std::pair<int, int>> layouts;
+// Pipelines of powers of two give a picture; of the others only the best plan's own.
+std::vector<LayoutStep> layout_steps(const Problem& problem, const Plan& best,
+                                     const PlannerOptions& options) {
+  const Layout own = at(best, {Role::kActor, Stage::kTraining}).layout;
+  std::set<std::pair<int, int>> layouts{{own.tp, own.pp}};
   for (const Placement& placement : problem.stages().front().placements) {
-    layouts.emplace(placement.stage.layout.tp, placement.stage.layout.pp);
+    const Layout layout = placement.stage.layout;
+    if (std::has_single_bit(unsigned(layout.pp))) layouts.emplace(layout.tp, layout.pp);
   }
   SearchOptions only_best =
       search_options(options, usable_memory(problem.cluster().device, options.headroom));
@@ -79,7 +84,7 @@ Expected<PlanReport> report_plan(Problem& problem, const PlannerOptions& options
                     .memory = problem.memory(choice->best.plan),
                     .idle = idle_devices(choice->best.plan, problem.pool()),
                     .runners_up = runners_up(problem, *choice, options),
-                    .layouts = layout_steps(problem, options)};
+                    .layouts = layout_steps(problem, choice->best.plan, options)};
   return report;
 }
 

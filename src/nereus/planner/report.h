@@ -32,7 +32,7 @@ struct PlanReport {
   MemoryPrediction memory;
   std::vector<DeviceId> idle;         // of the pool
   std::vector<Rejection> runners_up;  // the fastest that do not fit, then slower ones
-  std::vector<LayoutStep> layouts;    // all that the pool admits
+  std::vector<LayoutStep> layouts;    // power-of-two tp × pp that the pool admits, and the best
 };
 
 Expected<PlanReport> report_plan(const JobSpec& job, const Cluster& cluster, const DevicePool& pool,

@@ -39,7 +39,11 @@ std::vector<StagePlan> all_placements(ModelStage model_stage, const Case& c) {
     if (devices_of({{back}}) != devices_of({{front}})) all.push_back(std::move(back));
   };
   for (int tp = 1; tp <= std::min(spec.num_heads, line.largest_host()); tp *= 2) {
-    for (int pp = 1; pp <= spec.num_layers; pp *= 2) {
+    for (int pp = 1; pp <= spec.num_layers; ++pp) {
+      const bool is_power = pp == 1 || pp == 2 || pp == 4;
+      const bool shortens =
+          is_power || ceil_div(spec.num_layers, pp) < ceil_div(spec.num_layers, pp - 1);
+      if (!is_power && !(trains && shortens)) continue;
       for (int zero = 1; zero <= (trains ? c.options.most_zero : 1); zero *= 2) {
         const Layout layout{.tp = tp, .pp = pp, .zero = zero};
         const int64_t most = std::min<int64_t>(line.most_units(layout), sequences / zero);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "nereus/base/error.h"
+#include "nereus/cost/memory.h"
 #include "nereus/transition/draft.h"
 
 namespace nereus {
@@ -85,9 +86,31 @@ class TransitionCompiler::Impl {
 
   Expected<TransitionDag> compile(const Plan& from, const Plan& to, const Calibration& calibration,
                                   const TransitionOptions& options) {
+    const Bytes all = drafter_.cluster().device.memory;
+    Expected<TransitionDag> dag = compile(from, to, calibration, options, what_fits());
+    // Better a transition that may run out of memory than none. Beside running passes it would
+    // endanger those, and the boundary of the step is near.
+    const bool dares = options.reserved.empty() && what_fits() < all;
+    if (dag || !dares) return dag;
+    return compile(from, to, calibration, options, all);
+  }
+
+  ScheduleProblem formulate(const Plan& from, const Plan& to, const Calibration& calibration,
+                            const TransitionOptions& options) {
+    const Passages passages = first_passages(from, to, options);
+    return drafter_.draft(from, to, passages, calibration, what_fits(), options.reserved).problem;
+  }
+
+ private:
+  // Of a device, so that what its runtime takes and what fragments has room too.
+  Bytes what_fits() const { return usable_memory(drafter_.cluster().device, 0); }
+
+  // If devices have room for `capacity`.
+  Expected<TransitionDag> compile(const Plan& from, const Plan& to, const Calibration& calibration,
+                                  const TransitionOptions& options, Bytes capacity) {
     Passages passages = first_passages(from, to, options);
     while (true) {
-      Draft draft = drafter_.draft(from, to, passages, calibration, options.reserved);
+      Draft draft = drafter_.draft(from, to, passages, calibration, capacity, options.reserved);
       const std::variant<Schedule, Stuck> result = best_schedule(draft.problem);
       if (const auto* schedule = std::get_if<Schedule>(&result)) {
         TransitionDag dag = finished(std::move(draft), *schedule, drafter_.numbers(),
@@ -99,18 +122,11 @@ class TransitionCompiler::Impl {
       }
       const Stuck& stuck = std::get<Stuck>(result);
       if (!escalate(passages, stages_of(draft, stuck), from, to, options)) {
-        return tl::unexpected(why(draft, stuck));
+        return tl::unexpected(why(draft, stuck, capacity));
       }
     }
   }
 
-  ScheduleProblem formulate(const Plan& from, const Plan& to, const Calibration& calibration,
-                            const TransitionOptions& options) {
-    const Passages passages = first_passages(from, to, options);
-    return drafter_.draft(from, to, passages, calibration, options.reserved).problem;
-  }
-
- private:
   // Of the model-stages that change.
   Passages first_passages(const Plan& from, const Plan& to, const TransitionOptions& options) {
     require_same_stages(from, to);
@@ -154,12 +170,11 @@ class TransitionCompiler::Impl {
     return true;
   }
 
-  std::string why(const Draft& draft, const Stuck& stuck) const {
+  std::string why(const Draft& draft, const Stuck& stuck, Bytes capacity) const {
     const Primitive& blocked = draft.primitives[stuck.tasks.front()];
     const DeviceId device = drafter_.numbers().device(stuck.device);
     const Cluster& cluster = drafter_.cluster();
-    const Bytes memory =
-        is_host_memory(device) ? cluster.hosts[device.host].memory : cluster.device.memory;
+    const Bytes memory = is_host_memory(device) ? cluster.hosts[device.host].memory : capacity;
     return "the transition does not fit: " + to_string(blocked, draft.units) + " needs " +
            to_string(stuck.needed) + " on device " + to_string(device) + ", where " +
            to_string(std::max(stuck.free, Bytes())) + " of " + to_string(memory) +

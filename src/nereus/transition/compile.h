@@ -31,8 +31,10 @@ class TransitionCompiler final {
   // generation → inference → training, then role. An acquisition that fits only thanks to releases
   // gets resource edges from executable ones on its devices; one that does not fit is done layer by
   // layer, and if that does not help either, a copy that stands in the way waits in host memory
-  // ("0:host"). Bytes are checked at every event against cluster.device.memory, generation weights
-  // in full although they may be aliased at run time. Deterministic. Throws Error(kInvalidInput)
+  // ("0:host"). Bytes are checked at every event, generation weights in full although they may be
+  // aliased at run time, against usable_memory() without headroom: an allocator holds more than is
+  // in use. Only if nothing is admissible then, and nothing is reserved, against all of
+  // cluster.device.memory. Deterministic. Throws Error(kInvalidInput)
   // if the plans are of different model-stages. Returns the reason (device, bytes, primitive) if
   // no admissible order was found. The result passes verify().
   Expected<TransitionDag> compile(const Plan& from, const Plan& to, const Calibration& calibration,

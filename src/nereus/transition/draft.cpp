@@ -71,7 +71,7 @@ Drafter::Drafter(const JobSpec& job, const Cluster& cluster)
 
 Draft Drafter::draft(const Plan& from, const Plan& to,
                      const std::map<ModelStage, Passage>& passages, const Calibration& calibration,
-                     const std::map<DeviceId, Bytes>& reserved) {
+                     Bytes capacity, const std::map<DeviceId, Bytes>& reserved) {
   std::vector<ModelStage> order;
   for (const auto& [stage, passage] : passages) order.push_back(stage);
   std::ranges::sort(order, {}, [](ModelStage m) { return std::pair(m.stage, m.role); });
@@ -80,7 +80,7 @@ Draft Drafter::draft(const Plan& from, const Plan& to,
   for (const ModelStage stage : order) {
     add_stage(draft, at(from, stage), at(to, stage), passages.at(stage), slowness);
   }
-  fill_devices(draft.problem, from, reserved);
+  fill_devices(draft.problem, from, capacity, reserved);
   return draft;
 }
 
@@ -143,10 +143,10 @@ std::optional<int> Drafter::staging_host(const StagePlan& stage) {
   return std::nullopt;
 }
 
-void Drafter::fill_devices(ScheduleProblem& problem, const Plan& from,
+void Drafter::fill_devices(ScheduleProblem& problem, const Plan& from, Bytes capacity,
                            const std::map<DeviceId, Bytes>& reserved) {
   problem.used.resize(static_cast<size_t>(numbers_.count()));
-  problem.capacity.assign(problem.used.size(), cluster_.device.memory);
+  problem.capacity.assign(problem.used.size(), capacity);
   for (int host = 0; host < static_cast<int>(cluster_.hosts.size()); ++host) {
     problem.capacity[numbers_.of({host, kHostMemory})] = cluster_.hosts[host].memory;
     problem.lanes.push_back(nic_lanes(cluster_, host));

@@ -36,9 +36,11 @@ class Drafter final {
   Drafter(const Drafter&) = delete;
   Drafter& operator=(const Drafter&) = delete;
 
-  // The model-stages that change, each by its passage. `reserved` bytes of a device are taken.
+  // The model-stages that change, each by its passage. A device has room for `capacity`, of which
+  // `reserved` bytes are taken.
   Draft draft(const Plan& from, const Plan& to, const std::map<ModelStage, Passage>& passages,
-              const Calibration& calibration, const std::map<DeviceId, Bytes>& reserved);
+              const Calibration& calibration, Bytes capacity,
+              const std::map<DeviceId, Bytes>& reserved);
 
   // True if one route moves fewer bytes than the four primitives would, or as many in less time.
   bool worth_fusing(const StagePlan& from, const StagePlan& to);
@@ -55,7 +57,7 @@ class Drafter final {
   std::vector<DeviceUse> uses_of(const Primitive& primitive, std::span<const Emu> units,
                                  const TransferCost& cost);
   DeviceUse use_of(StageTables& tables, int device, Bytes staging) const;
-  void fill_devices(ScheduleProblem& problem, const Plan& from,
+  void fill_devices(ScheduleProblem& problem, const Plan& from, Bytes capacity,
                     const std::map<DeviceId, Bytes>& reserved);
 
   Cluster cluster_;
