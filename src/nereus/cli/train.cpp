@@ -18,9 +18,9 @@ void add_train(CLI::App& app, Action& action) {
   command->footer(
       "Example:  ./nereus train examples/quickstart.yaml trainer.seed=2\n"
       "          ./nereus train examples/arithmetic.yaml --devices cuda:0,1\n"
-      "Ctrl-C (or SIGTERM, SIGHUP) saves a checkpoint after the current step; the same command with "
-      "--resume\ngoes on. Exit code: 0 after the last step, 130 (143, 129) if stopped so, 3 if no "
-      "plan fits the devices.");
+      "Ctrl-C (or SIGTERM, SIGHUP) saves a checkpoint after the current step; the same command "
+      "with --resume\ngoes on. Exit code: 0 after the last step, 130 (143, 129) if stopped so, 3 "
+      "if no plan\nfits the devices.");
   auto arguments = add_config_arguments(*command);
   auto resume = std::make_shared<bool>(false);
   auto directory = std::make_shared<std::string>();
