@@ -89,7 +89,7 @@ def test_tokens_outside_the_vocabulary_are_refused(tmp_path):
         file.write('{"prompt_ids": [5, 2000]}\n')
     done = run("train", write_config(tmp_path), *overrides, "--run-dir", tmp_path / "run")
     assert done.returncode == 2
-    assert "prompt 9: token 2000 is not in the actor's vocabulary of 2000" in done.stderr
+    assert "row 9: token 2000 is not in the actor's vocabulary of 2000" in done.stderr
 
 
 @pytest.mark.parametrize("name, parameters", [("llama-3.2-1b", 1235814400), ("llama-3.2-3b", 3212749824),
