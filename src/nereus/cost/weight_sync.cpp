@@ -11,14 +11,14 @@ namespace {
 class Numbers {
  public:
   explicit Numbers(const Cluster& cluster) : hosts_(cluster.hosts.size()) {
-    for (const HostSpec& host : cluster.hosts) stride_ = std::max(stride_, host.devices);
+    for (const HostSpec& host : cluster.hosts) stride_ = std::max(stride_, size_t(host.devices));
   }
-  size_t of(DeviceId device) const { return size_t(device.host * stride_ + device.index); }
-  size_t count() const { return hosts_ * size_t(stride_); }
+  size_t of(DeviceId device) const { return size_t(device.host) * stride_ + device.index; }
+  size_t count() const { return hosts_ * stride_; }
 
  private:
   size_t hosts_;
-  int stride_ = 1;  // devices of the largest host
+  size_t stride_ = 1;  // devices of the largest host
 };
 
 // The devices that hold each rank of actor training, by host.

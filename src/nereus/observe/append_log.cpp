@@ -60,7 +60,7 @@ std::string AppendLog::write_pending() {
         ::pwrite(descriptor_, pending_.data() + done, pending_.size() - done, size_ + done);
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) {
-      const std::string why = reason();
+      std::string why = reason();
       // Half a record would make the file unreadable from there on.
       if (::ftruncate(descriptor_, size_) != 0) return why + ", and then: " + reason();
       return why;
