@@ -47,7 +47,7 @@ std::string differences(const Plan& plan, const Plan& best) {
 std::string short_stage(const StagePlan& stage) {
   constexpr size_t kMostListed = 16;
   const std::vector<DeviceId> devices = devices_of({{stage}}).devices();
-  const std::string text = to_string(stage);
+  std::string text = to_string(stage);
   if (devices.size() <= kMostListed) return text;
   return text.substr(0, text.find('[')) + span_of(devices);
 }
