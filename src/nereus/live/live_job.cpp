@@ -74,10 +74,9 @@ class LiveJob::Impl {
 
  private:
   void load_models(const Plan& plan);
-  void load(const StagePlan& stage, const TensorMap& weights);
+  uint64_t trained_version() const;  // of the actor's weights
   // The step's samples with responses; then with log-probabilities, values and scores; then with
   // rewards, advantages and returns.
-  uint64_t trained_version() const;
   NodeTiming generate(Experience& experience, uint64_t version);
   void make_experience(Experience& experience, Metrics& metrics, std::vector<NodeTiming>& timings);
   void estimate_advantages(Experience& experience, Metrics& metrics,
@@ -116,23 +115,7 @@ void LiveJob::Impl::load_models(const Plan& plan) {
     const TensorMap weights =
         initial_weights(source, job_.model(role), options_.dtype, options_.seed);
     for (const StagePlan& stage : plan.stages) {
-      if (stage.model_stage.role == role) load(stage, weights);
-    }
-  }
-}
-
-void LiveJob::Impl::load(const StagePlan& stage, const TensorMap& weights) {
-  const StateSchema schema = runtime_.schema(stage.model_stage);
-  for (const Emu& unit : units_of(stage)) {
-    runtime_.store().create(unit, schema);
-    for (const StateComponent& component : schema.components) {
-      const bool is_moment =
-          component.kind == StateKind::kExpAvg || component.kind == StateKind::kExpAvgSq;
-      if (is_moment) {
-        runtime_.store().clear(unit, component.kind);
-      } else {
-        runtime_.store().scatter(unit, component.kind, weights);
-      }
+      if (stage.model_stage.role == role) runtime_.create(stage, weights);
     }
   }
 }

@@ -37,6 +37,22 @@ StateSchema Runtime::schema(ModelStage model_stage) const {
   return state_schema(models_.at(model_stage.role), model_stage);
 }
 
+void Runtime::create(const StagePlan& stage, const TensorMap& weights) {
+  const StateSchema state = schema(stage.model_stage);
+  for (const Emu& unit : units_of(stage)) {
+    store_.create(unit, state);
+    for (const StateComponent& component : state.components) {
+      const bool is_moment =
+          component.kind == StateKind::kExpAvg || component.kind == StateKind::kExpAvgSq;
+      if (is_moment) {
+        store_.clear(unit, component.kind);
+      } else {
+        store_.scatter(unit, component.kind, weights);
+      }
+    }
+  }
+}
+
 Runtime::StageComms Runtime::connect_all(const Plan& plan) {
   StageComms comms;
   for (const StagePlan& stage : plan.stages)

@@ -29,6 +29,8 @@ class Runtime final {
   StateSchema schema(ModelStage model_stage) const;
   const ModelSpec& model(Role role) const { return models_.at(role).spec; }
 
+  // Makes the units of a model-stage, with these weights and no optimizer step behind them.
+  void create(const StagePlan& stage, const TensorMap& weights);
   // Begins to make a plan's communicators in the background, so that adopt() of it finds them.
   void prepare(Plan plan);
   // Puts a plan in force whose units all exist in the store: connects them, and lets generation
