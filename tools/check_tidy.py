@@ -57,6 +57,7 @@ def main():
     wanted = [argument for argument in sys.argv[1:] if argument != "--quick"]
     files = sorted({pathlib.Path(command["file"]) for command in configure()})
     files = [file for file in files if ROOT / "src" in file.parents
+             and file.suffix == ".cpp"  # kernels are nvcc's
              and not file.stem.endswith("_test")
              and (not wanted or file.relative_to(ROOT / "src" / "nereus").parts[0] in wanted)]
     passed = BUILD / "passed"

@@ -134,7 +134,7 @@ class Entries {
 // Absolute paths of files that a config names.
 class Locator {
  public:
-  explicit Locator(fs::path directory) : directory_(fs::absolute(std::move(directory))) {}
+  explicit Locator(const fs::path& directory) : directory_(fs::absolute(directory)) {}
 
   template <class T>
   void operator()(T&) const {}

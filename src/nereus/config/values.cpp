@@ -78,7 +78,6 @@ namespace YAML {
 
 using nereus::Bytes;
 using nereus::PlanSetting;
-using nereus::StageSetting;
 using nereus::StepSchedule;
 using nereus::SupplySetting;
 

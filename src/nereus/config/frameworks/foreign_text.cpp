@@ -76,7 +76,8 @@ std::vector<std::string> shell_words(const std::string& text) {
     } else if (c == '\'' || c == '"') {
       quote = c;
     } else if (c == '\\') {
-      if (++i < text.size() && text[i] != '\n') word += text[i];
+      ++i;
+      if (i < text.size() && text[i] != '\n') word += text[i];
     } else if (c == '#' && word.empty()) {
       while (i + 1 < text.size() && text[i + 1] != '\n') ++i;
     } else if (std::isspace(static_cast<unsigned char>(c)) != 0) {
