@@ -153,7 +153,8 @@ void generate_greedy(const testing::UnitRank& unit, const std::vector<Sample>& s
   const GenerationOptions options{.sampling = {.greedy = true},
                                   .max_new_tokens = request.max_new_tokens,
                                   .eos_token_ids = unit.stage.spec().eos_token_ids};
-  const auto generated = generate(unit.stage, unit.tp, unit.pp, requests, options);
+  cuda::Graph graph;
+  const auto generated = generate(unit.stage, unit.tp, unit.pp, requests, options, graph);
   if (unit.index != 0) return;
   for (size_t i = 0; i < samples.size(); ++i) {
     results.greedy[samples[i].index] = generated[i].tokens;

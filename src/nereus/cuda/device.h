@@ -28,4 +28,10 @@ void limit_memory(int device, Bytes budget);
 // does nothing, and whoever needs the memory will learn it.
 void reserve_memory(int device, Bytes bytes);
 
+// What the driver still gives the allocator on a device. A graph's recording can get only that, not
+// what the allocator keeps for other streams.
+Bytes obtainable_memory(int device);
+// Gives back to the driver what the allocator keeps unused, on all devices.
+void release_unused_memory();
+
 }  // namespace nereus::cuda

@@ -56,4 +56,19 @@ void reserve_memory(int device, Bytes bytes) {
   }
 }
 
+Bytes obtainable_memory(int device) {
+  const auto index = static_cast<c10::DeviceIndex>(device);
+  const c10::cuda::CUDAGuard on(index);
+  size_t free = 0, total = 0;
+  C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  const double limit =
+      c10::cuda::CUDACachingAllocator::getMemoryFraction(index) * static_cast<double>(total);
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(index);
+  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  const int64_t allowed = static_cast<int64_t>(limit) - stats.reserved_bytes[kAll].current;
+  return Bytes(std::min(static_cast<int64_t>(free), allowed));
+}
+
+void release_unused_memory() { c10::cuda::CUDACachingAllocator::emptyCache(); }
+
 }  // namespace nereus::cuda

@@ -7,5 +7,7 @@ std::vector<Gpu> gpus() { return {}; }
 bool is_capturing() { return false; }
 void limit_memory(int, Bytes) {}
 void reserve_memory(int, Bytes) {}
+Bytes obtainable_memory(int) { return {}; }
+void release_unused_memory() {}
 
 }  // namespace nereus::cuda

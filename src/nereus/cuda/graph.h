@@ -7,7 +7,8 @@
 namespace nereus::cuda {
 
 // Used by one thread, on one current stream, which must not be the default one. Replays read and
-// write the very memory of the recording. Without CUDA record() throws Error(kInternal).
+// write the very memory of the recording, which the next recording uses again: PyTorch keeps what a
+// recording had to itself for nobody else. Without CUDA record() throws Error(kInternal).
 class Graph final {
  public:
   Graph();
@@ -20,10 +21,11 @@ class Graph final {
   // first use), and must not wait for the device.
   void record(const std::function<void()>& work);
   void replay();
-  void clear();  // frees what the recording holds
+  void clear();  // forgets the recording
 
  private:
   struct Recording;
+  std::unique_ptr<Recording> memory_;  // of next to nothing: while it is there, so is the memory
   std::unique_ptr<Recording> graph_;
 };
 

@@ -1,10 +1,12 @@
 #include <ATen/cuda/CUDAGraph.h>
+#include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDAFunctions.h>
 
 #include <array>
 #include <exception>
 #include <mutex>
 
+#include "nereus/cuda/device.h"
 #include "nereus/cuda/graph.h"
 
 namespace nereus::cuda {
@@ -17,6 +19,9 @@ std::mutex& registration(int gpu) {
   static std::array<std::mutex, C10_COMPILE_TIME_MAX_GPUS> mutexes;
   return mutexes.at(gpu);
 }
+
+// More than the temporaries of what is recorded take, or nearly.
+constexpr Bytes kRoom(int64_t{2} << 30);
 
 // Else whatever comes next on the stream would be recorded, too.
 void end_failed(at::cuda::CUDAGraph& graph) {
@@ -32,22 +37,46 @@ void end_failed(at::cuda::CUDAGraph& graph) {
 struct Graph::Recording {
   int gpu = c10::cuda::current_device();
   at::cuda::CUDAGraph graph;
+
+  // Other threads go on using their own streams and devices meanwhile.
+  void begin(at::cuda::MempoolId_t pool) {
+    graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+  }
 };
 
 Graph::Graph() = default;
-Graph::~Graph() { clear(); }
+
+Graph::~Graph() {
+  clear();
+  if (!memory_) return;
+  const std::lock_guard lock(registration(memory_->gpu));
+  memory_.reset();
+}
 
 void Graph::record(const std::function<void()>& work) {
   auto recording = std::make_unique<Recording>();
-  const std::lock_guard lock(registration(recording->gpu));
-  // Other threads go on using their own streams and devices meanwhile.
-  recording->graph.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+  std::mutex& turn = registration(recording->gpu);
+  {
+    const std::lock_guard lock(turn);
+    if (!memory_) {
+      if (obtainable_memory(recording->gpu) < kRoom) release_unused_memory();
+      auto memory = std::make_unique<Recording>();
+      memory->begin({0, 0});
+      at::zeros({1}, at::kCUDA);
+      memory->graph.capture_end();
+      memory_ = std::move(memory);
+    }
+    recording->begin(memory_->graph.pool());
+  }
   try {
-    work();
+    work();  // may wait for ranks that have to record first
   } catch (...) {
+    const std::lock_guard lock(turn);
     end_failed(recording->graph);
+    recording.reset();
     throw;
   }
+  const std::lock_guard lock(turn);
   recording->graph.capture_end();
   graph_ = std::move(recording);
 }

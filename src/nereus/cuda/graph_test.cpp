@@ -1,11 +1,13 @@
 #include "nereus/cuda/graph.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <gtest/gtest.h>
 
 #include <optional>
 #include <stdexcept>
+#include <vector>
 
 #include "nereus/cuda/device.h"
 
@@ -52,6 +54,24 @@ TEST_F(GraphTest, AFailedRecordingLeavesNothingBehind) {
   graph.record([&] { number_.add_(1); });
   graph.replay();
   EXPECT_EQ(number_.cpu()[0].item<float>(), 6);
+}
+
+TEST_F(GraphTest, RecordsInTheSameMemoryAgain) {
+  cuda::Graph graph;
+  const auto reserved = [] {
+    const auto stats = c10::getDeviceAllocator(at::kCUDA)->getDeviceStats(0);
+    return stats.reserved_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)]
+        .current;
+  };
+  std::vector<int64_t> after;
+  for (int i = 0; i < 4; ++i) {
+    graph.record([&] { number_.add_(at::ones({64 << 20}, number_.options())[0]); });
+    graph.replay();
+    EXPECT_EQ(number_.cpu()[0].item<float>(), i + 1);
+    graph.clear();
+    after.push_back(reserved());
+  }
+  EXPECT_EQ(after.back(), after.front());
 }
 
 }  // namespace

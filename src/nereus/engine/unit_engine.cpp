@@ -37,7 +37,7 @@ std::vector<TokenOutputs> UnitEngine::forward(const std::vector<MicroBatch>& mic
 
 std::vector<GenerationResult> UnitEngine::generate(const std::vector<GenerationRequest>& requests,
                                                    const GenerationOptions& options) {
-  return nereus::generate(stage_, *comms_.tp, *comms_.pp, requests, options);
+  return nereus::generate(stage_, *comms_.tp, *comms_.pp, requests, options, decode_step_);
 }
 
 UpdateResult UnitEngine::update(const std::vector<MicroBatch>& micro_batches,

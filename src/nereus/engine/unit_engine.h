@@ -65,6 +65,7 @@ class UnitEngine final {
   UnitComms comms_;
   ParameterMap parameters_;  // leaves that share the arenas' bytes
   DecoderStage stage_;
+  cuda::Graph decode_step_;
   StreamTimer gradient_timer_;
   StreamTimer optimizer_timer_;
 };

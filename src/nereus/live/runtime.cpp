@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "nereus/base/error.h"
+#include "nereus/cuda/device.h"
 #include "nereus/engine/stopwatch.h"
 
 namespace nereus {
@@ -140,6 +141,7 @@ void Runtime::restart_engines() {
     if (!engines_.contains({stage.model_stage, stage.units.front().front()})) continue;
     start_engines(stage, connect(stage, communicators_));
   }
+  cuda::release_unused_memory();
 }
 
 NodeTiming Runtime::run(const std::string& name, ModelStage model_stage, OpClass local,

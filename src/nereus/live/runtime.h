@@ -81,7 +81,8 @@ class Runtime final {
   StageComms connect_all(const Plan& plan);
   void alias_generation();
   void start_engines(const StagePlan& stage, std::map<DeviceId, UnitComms> comms);
-  // Those that there are, with new communicators: a failed pass has aborted some.
+  // Those that there are, with new communicators: a pass that ran out of memory has aborted some.
+  // What it left unused goes back to the driver.
   void restart_engines();
 
   std::map<Role, ModelUse> models_;

@@ -11,7 +11,6 @@
 #include <optional>
 #include <utility>
 
-#include "nereus/cuda/graph.h"
 #include "nereus/nn/kv_cache.h"
 
 namespace nereus {
@@ -26,12 +25,14 @@ constexpr int64_t kStepsUnseen = 16;
 class Generation {
  public:
   Generation(const DecoderStage& stage, Communicator& tp, Communicator& pp,
-             const std::vector<GenerationRequest>& requests, const GenerationOptions& options)
+             const std::vector<GenerationRequest>& requests, const GenerationOptions& options,
+             cuda::Graph& graph)
       : stage_(stage),
         tp_(tp),
         pp_(pp),
         requests_(requests),
         options_(options),
+        graph_(graph),
         device_(stage.options().device()),
         prompts_(pack_prompts(requests, device_)),
         cache_(stage, prompts_, options.max_new_tokens),
@@ -41,6 +42,10 @@ class Generation {
     std::iota(rows.begin(), rows.end(), 0);
     take_rows(std::move(rows));
   }
+
+  ~Generation() { graph_.clear(); }
+  Generation(const Generation&) = delete;
+  Generation& operator=(const Generation&) = delete;
 
   std::vector<GenerationResult> run() {
     draw_next(prompt_logits());
@@ -170,6 +175,7 @@ class Generation {
   Communicator& pp_;
   const std::vector<GenerationRequest>& requests_;
   const GenerationOptions& options_;
+  cuda::Graph& graph_;
   at::Device device_;
   Packing prompts_;
   KvCache cache_;
@@ -181,7 +187,6 @@ class Generation {
   at::Tensor drawn_;   // [2, rows] fp64, exact for token ids: tokens, log-probabilities
   at::Tensor unseen_;  // [interval, 2, rows]: what was drawn since the last look
   int64_t step_ = 0, seen_ = 0;
-  cuda::Graph graph_;
   bool prepared_ = false;
 };
 
@@ -190,12 +195,12 @@ class Generation {
 std::vector<GenerationResult> generate(const DecoderStage& stage, Communicator& tp,
                                        Communicator& pp,
                                        const std::vector<GenerationRequest>& requests,
-                                       const GenerationOptions& options) {
+                                       const GenerationOptions& options, cuda::Graph& graph) {
   if (requests.empty() || options.max_new_tokens == 0) {
     return std::vector<GenerationResult>(requests.size());
   }
   const c10::InferenceMode inference;
-  return Generation(stage, tp, pp, requests, options).run();
+  return Generation(stage, tp, pp, requests, options, graph).run();
 }
 
 }  // namespace nereus

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "nereus/cuda/graph.h"
 #include "nereus/nn/decoder.h"
 #include "nereus/nn/sampler.h"
 
@@ -29,10 +30,10 @@ struct GenerationOptions {
 
 // All ranks of the unit call it with equal arguments; every rank returns the same results, in the
 // order of the requests. Prompts may have different lengths. The noise position is the token's
-// index in the response.
+// index in the response. GPUs record a step in `graph`, which is empty again in the end.
 std::vector<GenerationResult> generate(const DecoderStage& stage, Communicator& tp,
                                        Communicator& pp,
                                        const std::vector<GenerationRequest>& requests,
-                                       const GenerationOptions& options);
+                                       const GenerationOptions& options, cuda::Graph& graph);
 
 }  // namespace nereus

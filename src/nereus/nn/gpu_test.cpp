@@ -87,10 +87,11 @@ Results run(const ModelSpec& spec, at::ScalarType type, Layout layout, const std
     for (int64_t token = 0; token < spec.vocab_size; token += 40) {
       options.eos_token_ids.push_back(token);
     }
-    const auto sampled = generate(unit.stage, unit.tp, unit.pp, requests(spec), options);
+    cuda::Graph graph;
+    const auto sampled = generate(unit.stage, unit.tp, unit.pp, requests(spec), options, graph);
     options.sampling.greedy = true;
     options.ignore_eos = true;
-    const auto greedy = generate(unit.stage, unit.tp, unit.pp, requests(spec), options);
+    const auto greedy = generate(unit.stage, unit.tp, unit.pp, requests(spec), options, graph);
 
     const auto batches = micro_batches(spec, unit.stage.options().device());
     const PassOptions pass{

@@ -85,10 +85,11 @@ void generate_both(const UnitRank& unit, Results& results) {
   GenerationOptions options{.sampling = {.temperature = 0.9, .top_k = 30, .top_p = 0.95, .seed = 3},
                             .max_new_tokens = 12,
                             .eos_token_ids = {1, 2, 3, 4}};
-  const auto sampled = generate(unit.stage, unit.tp, unit.pp, requests, options);
+  cuda::Graph graph;
+  const auto sampled = generate(unit.stage, unit.tp, unit.pp, requests, options, graph);
   options.sampling.greedy = true;
   options.ignore_eos = true;
-  const auto greedy = generate(unit.stage, unit.tp, unit.pp, requests, options);
+  const auto greedy = generate(unit.stage, unit.tp, unit.pp, requests, options, graph);
   if (unit.index == 0) {
     results.sampled = sampled;
     results.greedy = greedy;
@@ -173,7 +174,8 @@ TEST(GenerateTest, LogProbabilitiesAreThoseOfTheForwardPass) {
     const GenerationOptions options{
         .sampling = {.temperature = 0.8, .seed = 5}, .max_new_tokens = 20, .eos_token_ids = {2}};
     const std::vector<GenerationRequest> requests = {{0, {1, 5, 6, 7}}, {1, {1}}, {2, {3, 4}}};
-    const auto results = generate(unit.stage, unit.tp, unit.pp, requests, options);
+    cuda::Graph graph;
+    const auto results = generate(unit.stage, unit.tp, unit.pp, requests, options, graph);
     for (size_t i = 0; i < requests.size(); ++i) {
       std::vector<int64_t> tokens = requests[i].prompt;
       const int64_t prompt = std::ssize(tokens);
