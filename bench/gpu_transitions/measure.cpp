@@ -38,16 +38,30 @@ Json measure_link(GpuState& state) {
     copies.enqueue();
     copies.join();
   };
+  constexpr int64_t kPiece = int64_t{9} << 20, kGap = 64;  // as large as parts of weights are
+  const auto fetch_pieces = [&](Worker& worker) {
+    const int gpu = worker.id().index;
+    cuda::Copies copies;
+    for (int64_t at = 0; at + kPiece <= kBytes; at += kPiece + kGap) {
+      copies.add(to[gpu].narrow(0, at, kPiece), from[1 - gpu].narrow(0, at, kPiece));
+    }
+    copies.enqueue();
+    copies.join();
+  };
+  constexpr double kInPieces = kBytes / (kPiece + kGap) * kPiece;
   timed(workers, kGpus, fetch);  // enables peer access
-  std::vector<double> one_way, both_ways;
+  std::vector<double> one_way, both_ways, pieces;
   for (int i = 0; i < 5; ++i) {
     one_way.push_back(kBytes / timed(workers, {kGpus[1]}, fetch) / 1e9);
     both_ways.push_back(kBytes / timed(workers, kGpus, fetch) / 1e9);
+    pieces.push_back(kInPieces / timed(workers, kGpus, fetch_pieces) / 1e9);
   }
   from.clear();
   to.clear();
   empty_cache();
-  return {{"one_way_gb_per_s", median(one_way)}, {"each_of_both_ways_gb_per_s", median(both_ways)}};
+  return {{"one_way_gb_per_s", median(one_way)},
+          {"each_of_both_ways_gb_per_s", median(both_ways)},
+          {"each_of_both_ways_in_pieces_of_9_mib_gb_per_s", median(pieces)}};
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include <c10/core/Stream.h>
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -47,15 +48,19 @@ class Copies final {
     // A copy must not reach from one allocation into the next, which may follow by chance.
     const void *to_storage = nullptr, *from_storage = nullptr;
   };
-  struct LocalCopy {
-    at::Tensor to, from;
+  struct Tensors {
+    std::vector<at::Tensor> to, from;
   };
+  void begin_over_links();
+  void begin_within();
+  void open_streams();
   void wait();
 
   int device_ = -1;
-  std::vector<Copy> copies_;
-  std::vector<LocalCopy> local_;
-  std::vector<c10::Stream> streams_;  // the next copy is being set up while one runs
+  std::vector<Copy> copies_;                 // over links
+  std::map<at::ScalarType, Tensors> whole_;  // within the GPU, contiguous
+  Tensors rows_;                             // within the GPU, the others
+  std::vector<c10::Stream> streams_;         // the next copy is being set up while one runs
   size_t turn_ = 0;
 };
 

@@ -1,4 +1,5 @@
 #include <ATen/cuda/PeerToPeerAccess.h>
+#include <ATen/ops/_foreach_copy.h>
 #include <c10/core/Event.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -36,6 +37,36 @@ HashedBox hashed(const Box& box, std::span<const int64_t> shape) {
 
 constexpr size_t kStreams = 4;
 
+// Contiguous copies that the copy engine gets in one go: between copies that it gets one by one it
+// rests for about 6 us, whatever the stream (9 MiB each: 299 GB/s of an H200's 394, so 382).
+class Batch {
+ public:
+  void add(void* to, const void* from, size_t bytes) {
+    to_.push_back(to);
+    from_.push_back(from);
+    bytes_.push_back(bytes);
+  }
+  bool empty() const { return to_.empty(); }
+  void begin(cudaStream_t stream) {
+#if CUDART_VERSION >= 13000
+    cudaMemcpyAttributes in_order{};
+    in_order.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+    size_t all_from = 0;
+    C10_CUDA_CHECK(cudaMemcpyBatchAsync(to_.data(), from_.data(), bytes_.data(), to_.size(),
+                                        &in_order, &all_from, 1, stream));
+#else
+    for (size_t i = 0; i < to_.size(); ++i) {
+      C10_CUDA_CHECK(cudaMemcpyAsync(to_[i], from_[i], bytes_[i], cudaMemcpyDefault, stream));
+    }
+#endif
+  }
+
+ private:
+  std::vector<void*> to_;
+  std::vector<const void*> from_;
+  std::vector<size_t> bytes_;
+};
+
 c10::DeviceIndex index(int device) { return static_cast<c10::DeviceIndex>(device); }
 
 }  // namespace
@@ -63,7 +94,10 @@ void Copies::add(const at::Tensor& to, const at::Tensor& from) {
   }
   device_ = to.get_device();
   if (from.is_cuda() && from.get_device() == device_) {
-    local_.push_back({to, from});
+    const bool whole = to.is_contiguous() && from.is_contiguous();
+    Tensors& tensors = whole ? whole_[to.scalar_type()] : rows_;
+    tensors.to.push_back(to);
+    tensors.from.push_back(from);
     return;
   }
   Copy copy{.to = static_cast<char*>(to.mutable_data_ptr()),
@@ -94,27 +128,47 @@ void Copies::add(const at::Tensor& to, const at::Tensor& from) {
 }
 
 void Copies::enqueue() {
-  if (copies_.empty() && local_.empty()) return;
+  if (device_ < 0) return;
   const c10::cuda::CUDAGuard on(index(device_));
-  if (streams_.empty()) {
-    c10::Event before(at::kCUDA);
-    before.record(c10::cuda::getCurrentCUDAStream());
-    while (streams_.size() < kStreams) {
-      streams_.push_back(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index(device_)));
-      before.block(streams_.back());
-    }
+  if (streams_.empty()) open_streams();
+  begin_over_links();
+  begin_within();
+}
+
+void Copies::open_streams() {
+  c10::Event before(at::kCUDA);
+  before.record(c10::cuda::getCurrentCUDAStream());
+  while (streams_.size() < kStreams) {
+    streams_.push_back(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index(device_)));
+    before.block(streams_.back());
   }
+}
+
+void Copies::begin_over_links() {
+  const auto next_stream = [this] { return c10::cuda::CUDAStream(streams_[turn_++ % kStreams]); };
+  Batch batch;
   for (const Copy& copy : copies_) {
     if (copy.from_device >= 0) at::cuda::get_p2p_access(index(device_), index(copy.from_device));
-    const c10::cuda::CUDAStream stream(streams_[turn_++ % kStreams]);
-    C10_CUDA_CHECK(copy.rows == 1
-                       ? cudaMemcpyAsync(copy.to, copy.from, copy.width, cudaMemcpyDefault, stream)
-                       : cudaMemcpy2DAsync(copy.to, copy.to_pitch, copy.from, copy.from_pitch,
-                                           copy.width, copy.rows, cudaMemcpyDefault, stream));
+    if (copy.rows == 1) {
+      batch.add(copy.to, copy.from, copy.width);
+    } else {
+      C10_CUDA_CHECK(cudaMemcpy2DAsync(copy.to, copy.to_pitch, copy.from, copy.from_pitch,
+                                       copy.width, copy.rows, cudaMemcpyDefault, next_stream()));
+    }
   }
   copies_.clear();
-  for (const LocalCopy& copy : local_) copy.to.copy_(copy.from, /*non_blocking=*/true);
-  local_.clear();
+  if (!batch.empty()) batch.begin(next_stream());
+}
+
+void Copies::begin_within() {
+  for (auto& [type, tensors] : whole_) {
+    at::_foreach_copy_(tensors.to, tensors.from, /*non_blocking=*/true);
+  }
+  whole_.clear();
+  for (size_t i = 0; i < rows_.to.size(); ++i) {
+    rows_.to[i].copy_(rows_.from[i], /*non_blocking=*/true);
+  }
+  rows_ = {};
 }
 
 void Copies::join() {

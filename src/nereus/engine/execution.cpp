@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <set>
 
 #include "nereus/engine/rendezvous.h"
@@ -22,18 +23,32 @@ struct Share {
   std::map<int, std::vector<const Move*>> arrives;  // by chunk
 };
 
+// The chunks in the order in which they are copied: what crosses a link first, because links take
+// longest, and what is copied within the device meanwhile.
+std::vector<int> copying_order(const Share& share, LayerRange chunks) {
+  const auto crosses = [&](int chunk) {
+    const auto arrives = share.arrives.find(chunk);
+    return arrives != share.arrives.end() &&
+           std::ranges::any_of(arrives->second, [](const Move* m) { return m->from != m->to; });
+  };
+  std::vector<int> order(chunks.end - chunks.begin);
+  std::iota(order.begin(), order.end(), chunks.begin);
+  std::ranges::stable_partition(order, crosses);
+  return order;
+}
+
 // Memory to reserve before chunks are allocated, by the first chunk of each piece: few pieces,
 // because each takes its time, but the first one small enough that copies soon begin.
-std::map<int, Bytes> reservations(const Share& share, LayerRange chunks) {
+std::map<int, Bytes> reservations(const Share& share, const std::vector<int>& chunks) {
   constexpr Bytes kPiece(int64_t{4} << 30);
   std::map<int, Bytes> pieces;
-  int first = chunks.begin;
-  for (int c = chunks.begin; c < chunks.end; ++c) {
-    Bytes& piece = pieces[first];
+  Bytes* piece = nullptr;
+  for (const int c : chunks) {
+    if (piece == nullptr) piece = &pieces[c];
     for (const UnitState* target : share.targets) {
-      if (target->chunk(c) == ChunkState::kAbsent) piece += target->chunk_bytes(c);
+      if (target->chunk(c) == ChunkState::kAbsent) *piece += target->chunk_bytes(c);
     }
-    if (piece >= kPiece) first = c + 1;
+    if (*piece >= kPiece) piece = nullptr;
   }
   return pieces;
 }
@@ -220,9 +235,10 @@ void TransitionRun::receive(Worker& worker, const Share& share, LayerRange chunk
   const auto start = std::chrono::steady_clock::now();
   Bytes crossed;
   StateCopier copier;
-  const std::map<int, Bytes> pieces = reservations(share, chunks);
+  const std::vector<int> order = copying_order(share, chunks);
+  const std::map<int, Bytes> pieces = reservations(share, order);
   // An accelerator copies one chunk while memory for the next ones is found.
-  for (int c = chunks.begin; c < chunks.end; ++c) {
+  for (const int c : order) {
     if (const auto piece = pieces.find(c); piece != pieces.end()) {
       worker.memory().reserve(piece->second);
     }

@@ -94,20 +94,24 @@ at::Tensor view(const at::Tensor& arena, const Box& box, int64_t offset) {
 }  // namespace
 
 at::Tensor UnitState::tensor(int tensor, StateKind kind) const {
+  const std::optional<Box>& placed = box(tensor, kind);
+  NEREUS_CHECK(placed, schema_.tensors[tensor].name + " is not on this device");
+  return region(tensor, kind, *placed);
+}
+
+// One operator, not one per dimension: transitions ask for thousands of regions.
+at::Tensor UnitState::region(int tensor, StateKind kind, const Box& part) const {
   const Shard& placed = shards(kind)[tensor];
   const TensorSpec& spec = schema_.tensors[tensor];
   NEREUS_CHECK(placed.box, spec.name + " is not on this device");
-  const Chunk& content = chunks_[chunk_of(spec, schema_.num_layers)];
-  return view(content.arenas.at(kind), *placed.box, placed.offset);
-}
-
-at::Tensor UnitState::region(int tensor, StateKind kind, const Box& part) const {
-  at::Tensor found = this->tensor(tensor, kind);
-  const Box local = relative_to(part, *box(tensor, kind));
-  for (size_t d = 0; d < local.begin.size(); ++d) {
-    found = found.narrow(static_cast<int64_t>(d), local.begin[d], local.end[d] - local.begin[d]);
-  }
-  return found;
+  const at::Tensor& arena = chunks_[chunk_of(spec, schema_.num_layers)].arenas.at(kind);
+  const std::vector<int64_t> shape = extent(*placed.box);
+  const Box local = relative_to(part, *placed.box);
+  std::vector<int64_t> strides(shape.size(), 1);
+  for (size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
+  int64_t first = arena.storage_offset() + placed.offset;
+  for (size_t d = 0; d < shape.size(); ++d) first += local.begin[d] * strides[d];
+  return arena.as_strided(extent(local), strides, first);
 }
 
 std::vector<at::Tensor> UnitState::arenas(StateKind kind) const {
