@@ -9,6 +9,7 @@ import pathlib
 import random
 import statistics
 import subprocess
+import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -33,7 +34,7 @@ def main():
             [arguments.build / "apps/nereus/nereus", "train", ROOT / "bench/gpu_grpo/grpo.yaml",
              "--run-dir", f"{directory}/run", f"data.train_files={prompts}", f"data.train_batch_size={batch}",
              f"actor_rollout_ref.actor.ppo_mini_batch_size={batch}", f"cluster.devices={arguments.devices}",
-             *arguments.overrides], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+             *arguments.overrides], check=True, cwd=ROOT, stdout=sys.stderr)
         rows = [json.loads(line) for line in open(f"{directory}/run/metrics.jsonl")][2:]  # without warm-up
     times = {key: statistics.median(row[key] for row in rows) for key in rows[0] if key.startswith("timing_s/")}
     step = times["timing_s/step"]

@@ -98,7 +98,7 @@ def test_sigterm_saves_and_resuming_is_bit_equal(finished, tmp_path):
 def test_without_devices_the_run_saves_and_says_how_to_go_on(tmp_path):
     directory = tmp_path / "run"
     arguments = ("train", write_config(tmp_path), "--run-dir", directory)
-    stranded = run(*arguments, "supply=[[0, 2], [2, 0]]")
+    stranded = run(*arguments, "supply=[[0, 2], [2, 0]]", "trainer.save_freq=0")
     assert stranded.returncode == 3, stranded.stdout + stranded.stderr
     assert "--resume" in stranded.stdout
     assert len(lines(directory / "metrics.jsonl")) == 2
@@ -151,6 +151,14 @@ def test_resuming_says_what_it_skips_and_what_has_changed(finished, tmp_path):
     refused = run(*arguments)
     assert refused.returncode == 2
     assert "is complete" in refused.stderr
+
+
+def test_a_run_leaves_no_checkpoint_if_it_need_not(tmp_path):
+    done = run("train", write_config(tmp_path), "--run-dir", tmp_path / "run",
+               "trainer.total_training_steps=1", "trainer.save_freq=0")
+    assert done.returncode == 0, done.stderr
+    assert not list(tmp_path.glob("run/checkpoints/*"))
+    assert (tmp_path / "run/hf/model.safetensors").exists()
 
 
 def test_a_new_run_keeps_the_earlier_one(tmp_path):

@@ -121,7 +121,9 @@ void describe_reward(RewardConfig& reward, V& visit) {
 template <class V>
 void describe_trainer(TrainerConfig& trainer, V& visit) {
   visit("trainer.total_training_steps", trainer.total_training_steps, "RL steps to run.");
-  visit("trainer.save_freq", trainer.save_freq, "Checkpoint every so many steps; -1: at the end.");
+  visit("trainer.save_freq", trainer.save_freq,
+        "Checkpoint every so many steps and at the end; -1: only at the end; 0: only when "
+        "the run is stopped.");
   visit("trainer.seed", trainer.seed, "Weights, data order and sampling follow from it.");
   visit("trainer.project_name", trainer.project_name, "Names the run directory's parent.");
   visit("trainer.experiment_name", trainer.experiment_name,

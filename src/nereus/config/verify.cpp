@@ -146,8 +146,8 @@ void verify_algorithm(const AlgorithmConfig& algorithm) {
 
 void verify_trainer(const TrainerConfig& trainer) {
   at_least(1, "trainer.total_training_steps", trainer.total_training_steps);
-  require_that(trainer.save_freq == -1 || trainer.save_freq >= 1, "trainer.save_freq",
-               trainer.save_freq, "1 or more, or -1 (only at the end)");
+  require_that(trainer.save_freq >= -1, "trainer.save_freq", trainer.save_freq,
+               "1 or more, -1 (only at the end) or 0 (only when the run is stopped)");
   at_least(0, "trainer.seed", static_cast<double>(trainer.seed));
   at_least(0, "trainer.max_actor_ckpt_to_keep", trainer.max_actor_ckpt_to_keep);
   one_of("trainer.resume_mode", trainer.resume_mode, {"disable", "auto"});

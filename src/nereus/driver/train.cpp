@@ -202,7 +202,8 @@ int train(const Config& config) {
   const StopSignal stop;
   try {
     const LoopEnd end = run_loop(job, controller, recorder, stop.requested());
-    recorder.save();
+    // A run that was stopped goes on from where it is.
+    if (end != LoopEnd::kFinished || config.trainer.save_freq != 0) recorder.save();
     if (end == LoopEnd::kFinished) job.export_actor(record.exported());
     const Json summary = record.write_summary();
     progress.finish();
