@@ -37,8 +37,8 @@ HashedBox hashed(const Box& box, std::span<const int64_t> shape) {
 
 constexpr size_t kStreams = 4;
 
-// Contiguous copies that the copy engine gets in one go: between copies that it gets one by one it
-// rests for about 6 us, whatever the stream (9 MiB each: 299 GB/s of an H200's 394, so 382).
+// Contiguous copies that the copy engine gets in one go: between those that it gets one by one it
+// rests for about 6 us, whatever their streams. Split of a 3B model: 93 % of the link, not 88.
 class Batch {
  public:
   void add(void* to, const void* from, size_t bytes) {
