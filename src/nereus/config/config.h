@@ -29,13 +29,14 @@ struct SupplySetting {
 };
 
 // One model-stage's share of a configured plan. micro_batch 0: the largest allowed that divides a
-// replica's share of the mini-batch.
+// replica's share of the mini-batch. waves are those of generation.
 struct StageSetting {
   int tp = 1;
   int pp = 1;
   int dp = 1;
   int micro_batch = 0;
   bool recompute = false;
+  int waves = 1;
   bool operator==(const StageSetting&) const = default;
 };
 

@@ -38,9 +38,13 @@ StageSetting stage_setting(const YAML::Node& node) {
       stage.micro_batch = entry.second.as<int>();
     } else if (key == "recompute") {
       stage.recompute = entry.second.as<bool>();
+    } else if (key == "waves") {
+      stage.waves = entry.second.as<int>();
     } else {
       throw Error(ErrorCode::kInvalidInput,
-                  "unknown \"" + key + "\" in a stage's plan: tp, pp, dp, micro_batch, recompute");
+                  "unknown \"" + key +
+                      "\" in a stage's plan: tp, pp, dp, micro_batch, recompute, "
+                      "waves");
     }
   }
   return stage;
@@ -167,6 +171,7 @@ Node convert<PlanSetting>::encode(const PlanSetting& plan) {
     node["dp"] = stage.dp;
     node["micro_batch"] = stage.micro_batch;
     node["recompute"] = stage.recompute;
+    node["waves"] = stage.waves;
     stages[name] = node;
   }
   return stages;

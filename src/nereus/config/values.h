@@ -33,7 +33,8 @@ std::string expected() {
   if constexpr (std::is_same_v<T, SupplySetting>)
     return "a trace file, or a list of [first step, devices]";
   if constexpr (std::is_same_v<T, PlanSetting>)
-    return "a plan file, or for each model-stage or \"all\": {tp, pp, dp, micro_batch, recompute}";
+    return "a plan file, or for each model-stage or \"all\": {tp, pp, dp, micro_batch, recompute, "
+           "waves}";
 }
 
 // The YAML of a value; numbers in their shortest form.

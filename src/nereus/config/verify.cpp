@@ -192,6 +192,7 @@ void verify_plan(const PlanSetting& plan) {
     at_least(1, "plan." + name + ".pp", stage.pp);
     at_least(1, "plan." + name + ".dp", stage.dp);
     at_least(0, "plan." + name + ".micro_batch", stage.micro_batch);
+    at_least(1, "plan." + name + ".waves", stage.waves);
   }
 }
 

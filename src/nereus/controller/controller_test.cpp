@@ -313,7 +313,8 @@ TEST_F(TightMemoryTest, APredictedViolationIsAnsweredBeforeItHappens) {
 // is still measured from where it began.
 TEST_F(TightMemoryTest, ALastingViolationIsAnsweredOnceUntilItGrows) {
   options_.monitor.length_threshold = 0.3;
-  const Plan plan = uniform_plan(job_, {1, 1}, 1, 1);
+  Plan plan = uniform_plan(job_, {1, 1}, 1, 1, /*recompute=*/true);
+  plan.stages.front().waves = static_cast<int>(job_.workload.samples);  // no plan needs less
   const DevicePool one({{0, 0}});
   const Bytes peak = predict_memory(plan, job_, truth_).peak.at({0, 0});
   cluster_.device.memory = peak * 1.02;
@@ -324,7 +325,7 @@ TEST_F(TightMemoryTest, ALastingViolationIsAnsweredOnceUntilItGrows) {
   for (int step = 1; step < 4; ++step) {
     EXPECT_EQ(observe(controller, step, one).trigger, Trigger::kNone) << "step " << step;
   }
-  EXPECT_EQ(observe(controller, 4, one, 40).trigger, Trigger::kMemory) << "it has grown";
+  EXPECT_EQ(observe(controller, 4, one, 96).trigger, Trigger::kMemory) << "it has grown";
 }
 
 TEST_F(TightMemoryTest, StrandedIfNothingFits) {

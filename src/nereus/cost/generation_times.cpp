@@ -72,7 +72,8 @@ Operations decode_collectives(const UnitView& unit, int pp_rank, const DecodeTot
 Work generation_work(const UnitView& unit) {
   const Workload& workload = unit.job->workload;
   const ModelSpec& spec = unit.model->spec;
-  const double sequences = double(ceil_div(workload.samples, unit.stage->dp()));
+  const double waves = unit.stage->waves;
+  const double sequences = double(ceil_div(workload.samples, unit.stage->dp())) / waves;
   const double prompt = double(workload.prompt_tokens);
   const DecodeTotals totals = decode_totals(unit, sequences);
   const double hidden_size = double(spec.hidden_size) * weight_size(unit);
@@ -89,6 +90,7 @@ Work generation_work(const UnitView& unit) {
     work[OpClass::kPipelineComm] +=
         to_next_stage(unit, pp_rank, totals.tokens / totals.steps * hidden_size) * totals.steps;
   }
+  for (auto& [op_class, operations] : work) operations *= waves;
   return work;
 }
 

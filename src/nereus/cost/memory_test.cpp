@@ -250,6 +250,18 @@ TEST(Memory, OtherFrameworksKeepLess) {
   EXPECT_LT(component(kActorTraining, "activations"), 0.7 * double(whole_activations));
 }
 
+TEST(Memory, WavesShareTheCache) {
+  const JobSpec job = large_job(4096);
+  const auto need = [&](int waves) {
+    StagePlan stage = at(uniform_plan(job, {4, 1}, 2, 2), kActorGeneration);
+    stage.waves = waves;
+    return double(
+        sum_of(predict_memory({{stage}}, job, {}), {0, 0}, kActorGeneration, "kv_cache").count());
+  };
+  EXPECT_NEAR(need(2), need(1) / 2, 1);
+  EXPECT_NEAR(need(8), need(1) / 8, 1);
+}
+
 TEST(Memory, ARuntimeTakesItsPartOfAnAccelerator) {
   const DeviceSpec cpu{.kind = "cpu", .memory = Bytes(1000)};
   const DeviceSpec gpu{.kind = "h200", .memory = Bytes(int64_t{100} << 30)};

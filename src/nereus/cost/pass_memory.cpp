@@ -148,7 +148,8 @@ std::vector<NamedBytes> generation_transient(const StagePlan& stage, const JobSp
                                              int64_t weights) {
   const RankShape shape(stage, job, index);
   const ModelSpec& spec = shape.model.spec;
-  const double sequences = double(ceil_div(job.workload.samples, stage.dp()));
+  const double sequences =
+      double(ceil_div(ceil_div(job.workload.samples, stage.dp()), stage.waves));
   const double cached = job.execution.paged_cache ? most_cached_tokens(job.workload, sequences)
                                                   : sequences * double(longest(job.workload));
   Components components;

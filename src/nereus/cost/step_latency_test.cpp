@@ -95,6 +95,19 @@ TEST(Latency, TheLongestResponseEndsGeneration) {
   EXPECT_NEAR(reading(tailed) / reading(equal), std::log(128), 0.2);
 }
 
+TEST(Latency, EveryWaveReadsTheWeights) {
+  const Cluster cluster = named_cluster("h200x8", 1);
+  JobSpec job = large_job(512);
+  job.workload.response_mean = double(job.workload.response_limit);  // as many steps in each wave
+  Plan plan = uniform_plan(job, {1, 1}, 8, 1);
+  const auto decode = [&](int waves) {
+    plan.stages.front().waves = waves;
+    return work_of(job, plan, cluster, Pass::kGenerate).at(OpClass::kDecode);
+  };
+  EXPECT_NEAR(decode(4)[OpClass::kOperands] / decode(1)[OpClass::kOperands], 4, 0.1);
+  EXPECT_NEAR(decode(4)[OpClass::kCache] / decode(1)[OpClass::kCache], 1, 1e-6);
+}
+
 TEST(Latency, SmallBatchesReadFewExperts) {
   ModelSpec spec = stories_spec();
   spec.model_type = "qwen3_moe";

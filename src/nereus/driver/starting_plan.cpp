@@ -50,7 +50,9 @@ StagePlan placed(ModelStage model_stage, const PlanSetting& setting, const JobSp
   const int micro_batch = stage.micro_batch > 0
                               ? stage.micro_batch
                               : default_micro_batch(job.workload, stage.dp, micro_batches);
-  return place(model_stage, layout, stage.dp, micro_batch, stage.recompute, pool);
+  StagePlan plan = place(model_stage, layout, stage.dp, micro_batch, stage.recompute, pool);
+  if (model_stage.stage == Stage::kGeneration) plan.waves = stage.waves;
+  return plan;
 }
 
 Plan configured_plan(const PlanSetting& setting, const JobSpec& job, const DevicePool& pool,

@@ -177,7 +177,7 @@ NodeTiming generate_responses(Runtime& runtime, Experience& experience, uint64_t
     }
   };
   const auto pass = [&] {
-    const int parts = runtime.generation_parts();
+    const int waves = at(runtime.plan(), kActorGeneration).waves;
     return runtime.run(
         "gen", kActorGeneration, OpClass::kDecode, [&](UnitEngine& engine, int unit) {
           NEREUS_CHECK(engine.state().version == version,
@@ -185,12 +185,12 @@ NodeTiming generate_responses(Runtime& runtime, Experience& experience, uint64_t
                            std::to_string(engine.state().version) + ", training is at " +
                            std::to_string(version));
           const std::vector<int64_t> mine = share_of(everything(experience), unit, stage.dp());
-          for (int part = 0; part < parts; ++part) generate(engine, share_of(mine, part, parts));
+          for (int wave = 0; wave < waves; ++wave) generate(engine, share_of(mine, wave, waves));
         });
   };
   return within_memory(kActorGeneration, pass, [&]() -> std::optional<std::string> {
-    if (!runtime.split_generation(experience.size())) return std::nullopt;
-    return "responses in " + std::to_string(runtime.generation_parts()) + " parts";
+    if (!runtime.double_waves(experience.size())) return std::nullopt;
+    return "responses in " + std::to_string(at(runtime.plan(), kActorGeneration).waves) + " waves";
   });
 }
 

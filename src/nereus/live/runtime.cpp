@@ -68,11 +68,7 @@ void Runtime::prepare(Plan plan) {
 
 void Runtime::adopt(Plan plan) {
   release();
-  const Plan before = std::exchange(plan_, std::move(plan));
-  if (before.stages.empty() ||
-      nereus::at(before, kActorGeneration) != nereus::at(plan_, kActorGeneration)) {
-    generation_parts_ = 1;
-  }
+  plan_ = std::move(plan);
   alias_generation();
   const bool is_prepared = prepared_ && prepared_->plan == plan_;
   StageComms comms = is_prepared ? prepared_->comms.get() : connect_all(plan_);
@@ -201,10 +197,10 @@ bool Runtime::halve_micro_batch(ModelStage model_stage, int64_t updates_before) 
   return true;
 }
 
-bool Runtime::split_generation(size_t responses) {
-  const auto dp = static_cast<size_t>(nereus::at(plan_, kActorGeneration).dp());
-  if (dp * generation_parts_ >= responses) return false;
-  generation_parts_ *= 2;
+bool Runtime::double_waves(size_t responses) {
+  const auto stage = std::ranges::find(plan_.stages, kActorGeneration, &StagePlan::model_stage);
+  if (2 * static_cast<size_t>(stage->dp() * stage->waves) > responses) return false;
+  stage->waves *= 2;
   restart_engines();
   return true;
 }

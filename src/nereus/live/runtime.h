@@ -53,12 +53,9 @@ class Runtime final {
   // and engines with new communicators, so that the pass may be tried again. False, and nothing
   // done, if the micro-batch is 1 or the pass has changed weights already.
   bool halve_micro_batch(ModelStage model_stage, int64_t updates_before);
-  // After generation ran out of memory: its units make their responses in twice as many parts, one
-  // after the other, until a plan with another generation stage is adopted, and have engines with
-  // new communicators. False, and nothing done, if a part is a single one of the `responses` of all
-  // units.
-  bool split_generation(size_t responses);
-  int generation_parts() const { return generation_parts_; }
+  // After generation ran out of memory: the plan now has twice the waves, and engines with new
+  // communicators. False, and nothing done, if that were more than the `responses` of all units.
+  bool double_waves(size_t responses);
   // Optimizer steps applied to a model-stage: the most on any of its devices.
   int64_t updates(ModelStage model_stage) const;
 
@@ -92,7 +89,6 @@ class Runtime final {
   StateStore store_;
   Plan plan_;
   std::map<std::pair<ModelStage, DeviceId>, std::unique_ptr<UnitEngine>> engines_;
-  int generation_parts_ = 1;
   std::optional<Prepared> prepared_;
   std::future<void> trimming_;  // giving up communicators takes long, and nobody waits for it
   ReshardPlan weight_sync_;     // moves to generation devices that are not aliased

@@ -23,7 +23,8 @@ std::string duration(double seconds) {
 std::string layout_of(const Plan& plan, Stage stage) {
   const StagePlan* found = find(plan, {Role::kActor, stage});
   if (found == nullptr) return "-";
-  return to_string(found->layout) + "·dp" + std::to_string(found->dp());
+  const std::string text = to_string(found->layout) + "·dp" + std::to_string(found->dp());
+  return found->waves == 1 ? text : text + " in " + std::to_string(found->waves) + " waves";
 }
 
 }  // namespace

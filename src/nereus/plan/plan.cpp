@@ -47,6 +47,7 @@ std::string to_string(const StagePlan& stage) {
                      std::to_string(stage.dp()) + " mb" + std::to_string(stage.micro_batch);
   if (stage.recompute) text += " recompute";
   if (stage.offload) text += " offload";
+  if (stage.waves > 1) text += " waves" + std::to_string(stage.waves);
   text += " ";
   for (const auto& unit : stage.units) {
     std::vector<std::string> names;
@@ -73,7 +74,8 @@ void to_json(Json& j, const StagePlan& stage) {
        {"units", stage.units},
        {"micro_batch", stage.micro_batch},
        {"recompute", stage.recompute},
-       {"offload", stage.offload}};
+       {"offload", stage.offload},
+       {"waves", stage.waves}};
 }
 
 void from_json(const Json& j, StagePlan& stage) {
@@ -89,6 +91,7 @@ void from_json(const Json& j, StagePlan& stage) {
   stage.micro_batch = optional(j, "micro_batch", 1, name);
   stage.recompute = optional(j, "recompute", false, name);
   stage.offload = optional(j, "offload", false, name);
+  stage.waves = optional(j, "waves", 1, name);
   const int dp = optional(j, "dp", stage.dp(), name);
   if (dp != stage.dp()) {
     throw Error(ErrorCode::kInvalidInput, name + ": dp " + std::to_string(dp) + " but " +

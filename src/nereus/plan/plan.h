@@ -40,6 +40,7 @@ struct StagePlan {
   int micro_batch = 1;     // sequences per micro-batch and unit in training and inference passes
   bool recompute = false;  // activation recomputation, layer by layer
   bool offload = false;    // idle state waits in host memory
+  int waves = 1;           // generation: a unit writes its responses in so many parts, in turns
   // Data-parallel ranks: each unit has layout.zero of them.
   int dp() const { return static_cast<int>(units.size()) * layout.zero; }
   bool operator==(const StagePlan&) const = default;
@@ -67,9 +68,9 @@ std::vector<int> legal_ep(const ModelSpec& spec, int tp);
 
 // Throws Error(kInvalidInput) with the value and the legal ones: no units, a unit of the wrong
 // size, a device that is not in the pool or twice in one model-stage, tp or ep that does not suit
-// the model, more pipeline stages than layers, zero outside training, tp across hosts, micro_batch
-// < 1, stages unsorted or repeated. `model_of` gives the ModelSpec of each stage of plan.stages, in
-// order.
+// the model, more pipeline stages than layers, zero outside training, waves outside generation,
+// tp across hosts, micro_batch or waves < 1, stages unsorted or repeated. `model_of` gives the
+// ModelSpec of each stage of plan.stages, in order.
 void verify(const Plan& plan, const DevicePool& pool, std::span<const ModelSpec> model_of);
 
 // One line for people: "actor/training tp2·pp1·dp2 mb8 [0:0 0:1][0:2 0:3]".

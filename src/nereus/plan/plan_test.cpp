@@ -68,11 +68,18 @@ TEST(Plan, JsonIsThePublishedFormat) {
   EXPECT_EQ(Json(at(four_devices(), kActorTraining)),
             Json::parse(R"({"role": "actor", "stage": "training", "tp": 2, "pp": 1,
               "ep": 1, "zero": 1, "dp": 2, "units": [["0:0", "0:1"], ["0:2", "0:3"]], "micro_batch": 8, "recompute": true,
-              "offload": false})"));
+              "offload": false, "waves": 1})"));
   const Json j = four_devices();
   ASSERT_TRUE(j.is_object());
   EXPECT_EQ(j.at("stages").size(), 2u);
   EXPECT_EQ(Json::parse(j.dump()).get<Plan>(), four_devices());
+}
+
+TEST(Plan, Waves) {
+  Plan plan = four_devices();
+  plan.stages.front().waves = 4;
+  EXPECT_THAT(to_string(plan), HasSubstr("actor/generation tp1·pp1·dp4 mb1 waves4 [0:0]"));
+  EXPECT_EQ(Json(plan).get<Plan>(), plan);
 }
 
 TEST(Plan, JsonMayOmitDefaultsAndOrder) {

@@ -84,6 +84,11 @@ void verify_layout(const StagePlan& stage, const ModelSpec& spec) {
   if (stage.micro_batch < 1) {
     refuse(stage, "micro_batch " + std::to_string(stage.micro_batch) + " must be at least 1");
   }
+  const bool generation = stage.model_stage.stage == Stage::kGeneration;
+  if (stage.waves < 1 || (stage.waves > 1 && !generation)) {
+    refuse(stage, "waves " + std::to_string(stage.waves) +
+                      " are not possible; legal: 1, and more in generation");
+  }
 }
 
 // The tensor-parallel ranks of a pipeline stage talk in every layer: they share a host.

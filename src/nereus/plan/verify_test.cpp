@@ -101,6 +101,16 @@ TEST(VerifyPlan, ZeroIsForTraining) {
   EXPECT_THAT(refusal({{training({.zero = 0}, {{}})}}), HasSubstr("zero 0"));
 }
 
+TEST(VerifyPlan, WavesAreOfGeneration) {
+  StagePlan stage = training({1, 1}, {{{0, 0}}});
+  stage.waves = 2;
+  EXPECT_THAT(refusal({{stage}}), HasSubstr("waves 2 are not possible; legal: 1, and more in"));
+  stage.model_stage.stage = Stage::kGeneration;
+  EXPECT_EQ(refusal({{stage}}), "accepted");
+  stage.waves = 0;
+  EXPECT_THAT(refusal({{stage}}), HasSubstr("waves 0 are not possible"));
+}
+
 TEST(VerifyPlan, PipelineAndMicroBatch) {
   std::vector<DeviceId> six = {{0, 0}, {0, 1}, {0, 2}, {0, 3}, {1, 0}, {1, 1}};
   EXPECT_THAT(refusal({{training({1, 6}, {six})}}), HasSubstr("with 5 layers; legal: 1 to 5"));

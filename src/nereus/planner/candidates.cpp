@@ -134,9 +134,9 @@ class Predictor {
   }
 
   // The micro-batches that make a difference to a unit with `own` sequences: those below, and the
-  // smallest that holds them all. To generation they do not matter.
+  // smallest that holds them all. Generation has waves instead.
   std::vector<int> micro_batches(int64_t own) const {
-    if (model_stage_.stage == Stage::kGeneration) return {1};
+    if (model_stage_.stage == Stage::kGeneration) return {};
     std::vector<int> sizes = options_.micro_batches;
     if (sizes.empty()) sizes = powers_of_two(job_.workload.mini_batch);
     // No micro-batch is larger than the batch.
@@ -179,7 +179,11 @@ class Predictor {
     placement.stage.offload = offload;
     const Site site = site_of(placement.stage, elements, cluster_);
     StagePlan stage = placement.stage;
-    for (int size : micro_batches(ceil_div(job_.workload.samples, stage.dp()))) {
+    const int64_t share = ceil_div(job_.workload.samples, stage.dp());
+    if (model_stage_.stage == Stage::kGeneration) {
+      placement.variants = waves(stage, site, share);
+    }
+    for (int size : micro_batches(share)) {
       for (bool recompute : {false, true}) {
         const bool may = options_.allow_recompute && model_stage_.stage == Stage::kTraining;
         if (recompute && !may) continue;
@@ -197,12 +201,25 @@ class Predictor {
     return placement;
   }
 
+  // All at once, in two waves, in four … until a wave hardly needs memory.
+  std::vector<Variant> waves(StagePlan stage, const Site& site, int64_t share) const {
+    const Bytes little = cluster_.device.memory * (1.0 / 32);
+    std::vector<Variant> variants;
+    for (const int waves : powers_of_two(share)) {
+      stage.waves = waves;
+      variants.push_back(variant(stage, site));
+      if (variants.back().most_transient < little) break;
+    }
+    return variants;
+  }
+
   Variant variant(const StagePlan& stage, const Site& site) const {
-    Variant variant{.micro_batch = stage.micro_batch, .recompute = stage.recompute};
+    Variant variant{
+        .micro_batch = stage.micro_batch, .waves = stage.waves, .recompute = stage.recompute};
     variant.is_current = current_ != nullptr && current_->layout == stage.layout &&
                          current_->dp() == stage.dp() && current_->recompute == stage.recompute &&
                          current_->micro_batch == stage.micro_batch &&
-                         current_->offload == stage.offload;
+                         current_->waves == stage.waves && current_->offload == stage.offload;
     for (int node : nodes_) {
       const Work work = ideal_pass_work(job_.workflow.nodes[node], stage, site, job_, cluster_);
       variant.passes.push_back(predicted_time(work, calibration_));

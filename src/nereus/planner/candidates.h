@@ -9,9 +9,11 @@
 
 namespace nereus {
 
-// One way to run the passes of a placed model-stage: a micro-batch, and recomputation or not.
+// One way to run the passes of a placed model-stage: a micro-batch, and recomputation or not; of
+// generation, a number of waves.
 struct Variant {
   int micro_batch = 1;
+  int waves = 1;
   bool recompute = false;
   bool is_current = false;       // so it is in the plan in force, devices aside
   std::vector<Seconds> passes;   // in the order of StageCandidates::nodes
@@ -42,7 +44,8 @@ struct StageCandidates {
 // Power-of-two tp within a host and zero; power-of-two pp, to training also every other that
 // shortens the longest stage; the numbers of units that divide the batch, or that have at most
 // three binary digits and shorten the share of the fullest unit; of the allowed micro-batches those
-// that make a difference. `current` may be null; its degree is a candidate too.
+// that make a difference; power-of-two waves as long as they save much memory. `current` may be
+// null; its degree is a candidate too.
 StageCandidates stage_candidates(ModelStage model_stage, const JobSpec& job, const Cluster& cluster,
                                  const DeviceLine& line, const Calibration& calibration,
                                  const PlannerOptions& options, const Plan* current);

@@ -37,10 +37,11 @@ struct PlanChoice {
 };
 
 // Exact over power-of-two tp (within a host), pp and zero, in training every other pp that shortens
-// the longest stage, dp, micro-batch, recompute and offload for each model-stage on contiguous
-// devices of `pool`; deterministic. Among equally fast plans prefers fewer changes from `current`
-// (may be null), then the smaller tp·pp. Pools of any size: as many devices are used as a layout
-// allows and the batch can feed. Errors say what is closest to fitting and by how much it fails.
+// the longest stage, dp, micro-batch, recompute, waves and offload for each model-stage on
+// contiguous devices of `pool`; deterministic. Among equally fast plans prefers fewer changes from
+// `current` (may be null), then the smaller tp·pp. Pools of any size: as many devices are used as a
+// layout allows and the batch can feed. Errors say what is closest to fitting and by how much it
+// fails.
 Expected<PlanChoice> choose_plan(const JobSpec& job, const Cluster& cluster, const DevicePool& pool,
                                  const Calibration& calibration, const PlannerOptions& options,
                                  const Plan* current = nullptr);

@@ -16,7 +16,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// Every placement, micro-batch and recomputation of one model-stage, written down naively.
+// Every placement of one model-stage with every micro-batch and recomputation, or number of waves,
+// written down naively.
 std::vector<StagePlan> all_stage_plans(ModelStage model_stage, const JobSpec& job,
                                        const DevicePool& pool,
                                        const std::vector<int>& micro_batches) {
@@ -25,10 +26,16 @@ std::vector<StagePlan> all_stage_plans(ModelStage model_stage, const JobSpec& jo
     for (int pp : {1, 2, 3, 4}) {
       if (pp == 3 && model_stage.stage != Stage::kTraining) continue;
       for (int dp = 1; dp <= most_units({tp, pp}, pool); ++dp) {
+        if (model_stage.stage == Stage::kGeneration) {
+          for (int waves = 1; waves * dp <= job.workload.samples; waves *= 2) {
+            plans.push_back(place(model_stage, {tp, pp}, dp, 1, false, pool));
+            plans.back().waves = waves;
+          }
+          continue;
+        }
         for (int size : micro_batches) {
           for (bool recompute : {false, true}) {
             if (recompute && model_stage.stage != Stage::kTraining) continue;
-            if (model_stage.stage == Stage::kGeneration && size != micro_batches.front()) continue;
             plans.push_back(place(model_stage, {tp, pp}, dp, size, recompute, pool));
           }
         }
@@ -155,7 +162,7 @@ TEST(Planner, OffloadAndOptimizerShardingMakeRoomWhereTheyAreAllowed) {
   const auto shards = [](const StagePlan& stage) { return stage.layout.zero > 1; };
   const auto offloads = [](const StagePlan& stage) { return stage.offload; };
   int faster_sharded = 0, only_offloaded = 0;
-  for (Bytes memory(4 << 20); memory < Bytes(24 << 20); memory = memory * 1.1) {
+  for (Bytes memory(2 << 20); memory < Bytes(24 << 20); memory = memory * 1.1) {
     cluster.device.memory = memory;
     const auto plain = choose(false, 1), sharded = choose(false, 4), offloaded = choose(true, 1);
     if (plain) {
@@ -172,6 +179,21 @@ TEST(Planner, OffloadAndOptimizerShardingMakeRoomWhereTheyAreAllowed) {
   }
   EXPECT_GT(faster_sharded, 0);
   EXPECT_GT(only_offloaded, 0);
+}
+
+// Responses of four times the length: their cache fits in waves only.
+TEST(Planner, WritesLongResponsesInWaves) {
+  JobSpec job = stories_job(512);
+  const Cluster cluster = cpu_cluster(2, Bytes(20 << 20), 2);
+  const auto waves = [&] {
+    const auto choice = choose_plan(job, cluster, all_devices(cluster), {}, {});
+    return choice ? at(choice->best.plan, {Role::kActor, Stage::kGeneration}).waves : 0;
+  };
+  const int of_long = waves();
+  EXPECT_GT(of_long, 1);
+  job.workload.response_limit /= 4;
+  job.workload.response_mean /= 4;
+  EXPECT_EQ(waves(), 1);
 }
 
 TEST(Planner, MoreMemoryIsNeverSlower) {

@@ -114,6 +114,7 @@ Plan Problem::plan(const Found& found) const {
     plan.stages.push_back(placed.stage);
     plan.stages.back().micro_batch = variant.micro_batch;
     plan.stages.back().recompute = variant.recompute;
+    plan.stages.back().waves = variant.waves;
   }
   std::ranges::sort(plan.stages, {}, &StagePlan::model_stage);
   return plan;

@@ -48,6 +48,13 @@ void verify(const Plan& plan, const DevicePool& pool, const JobSpec& job) {
                       std::to_string(stage.micro_batch) + " is more than the " +
                       std::to_string(job.workload.samples) + " samples of a step");
     }
+    if (int64_t{stage.waves} * stage.dp() > job.workload.samples) {
+      throw Error(ErrorCode::kInvalidInput,
+                  to_string(stage.model_stage) + ": " + std::to_string(stage.waves) +
+                      " waves on each of " + std::to_string(stage.dp()) +
+                      " units are more than the " + std::to_string(job.workload.samples) +
+                      " samples of a step");
+    }
   }
 }
 

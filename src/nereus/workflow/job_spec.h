@@ -55,7 +55,8 @@ struct JobSpec {
 
 // The ModelSpec of each stage of the plan, in its order: what plan's verify() wants.
 std::vector<ModelSpec> models_of(const Plan& plan, const JobSpec& job);
-// verify() above, and: exactly the workflow's model-stages are there, micro_batch ≤ samples.
+// verify() above, and: exactly the workflow's model-stages are there, micro_batch and dp × waves ≤
+// samples.
 void verify(const Plan& plan, const DevicePool& pool, const JobSpec& job);
 
 void to_json(Json& j, const Workload& workload);
