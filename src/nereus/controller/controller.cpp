@@ -66,6 +66,7 @@ Decision Controller::observe(const StepReport& report) {
   if (report.adjusted_plan) {
     plan_ = *report.adjusted_plan;
     tolerated_peak_share_.reset();
+    monitor_.forget("efficiency");
   }
   // A step beside which a transition ran had two plans, and is no measure of either.
   if (!report.transition) calibration_ = learned(calibration_, report, plan_, job_, cluster_);
@@ -87,7 +88,8 @@ Decision Controller::decide(const StepReport& report) {
       {"response_length", job_.workload.response_mean},
       {"devices", report.next_pool.size()},
       {"peak_share", peak_share(predict_memory(plan_, job_, calibration_), cluster_)}};
-  if (!report.transition) {
+  // Passes that ran out of memory took their time, too.
+  if (!report.transition && !report.adjusted_plan) {
     decision.signals["efficiency"] = step_efficiency(report, plan_, job_, cluster_);
   }
   if (report.steps_left == 0) {

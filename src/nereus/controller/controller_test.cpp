@@ -74,6 +74,18 @@ TEST_F(ControllerTest, ForecastsTheNextStepUnderThePlanThatItWillRun) {
   EXPECT_FALSE(controller.observe(last).next);
 }
 
+TEST_F(ControllerTest, AStepThatRanOutOfMemoryIsNoMeasureOfEfficiency) {
+  const Plan smaller = uniform_plan(job_, {1, 1}, 4, 1);
+  Controller controller = start(uniform_plan(job_, {1, 1}, 4, 4), four_);
+  EXPECT_EQ(observe(controller, 0, four_).trigger, Trigger::kNone);
+  StepReport report = report_of(1, smaller, job_, cluster_, four_, truth_);
+  report.step_s = report.step_s * 3;  // with the passes that failed
+  report.adjusted_plan = smaller;
+  EXPECT_EQ(controller.observe(report).trigger, Trigger::kNone);
+  EXPECT_EQ(controller.plan(), smaller);
+  EXPECT_EQ(observe(controller, 2, four_).trigger, Trigger::kNone);
+}
+
 // Devices that come back, with room to move: the training state goes beside generation.
 TEST_F(ControllerTest, MovesBesideGenerationWhereMemoryAdmitsIt) {
   options_.overlap = true;
