@@ -201,14 +201,12 @@ class Predictor {
     return placement;
   }
 
-  // All at once, in two waves, in four … until a wave hardly needs memory.
+  // All at once, in two waves, in four, …
   std::vector<Variant> waves(StagePlan stage, const Site& site, int64_t share) const {
-    const Bytes little = cluster_.device.memory * (1.0 / 32);
     std::vector<Variant> variants;
     for (const int waves : powers_of_two(share)) {
       stage.waves = waves;
       variants.push_back(variant(stage, site));
-      if (variants.back().most_transient < little) break;
     }
     return variants;
   }

@@ -44,8 +44,8 @@ struct StageCandidates {
 // Power-of-two tp within a host and zero; power-of-two pp, to training also every other that
 // shortens the longest stage; the numbers of units that divide the batch, or that have at most
 // three binary digits and shorten the share of the fullest unit; of the allowed micro-batches those
-// that make a difference; power-of-two waves as long as they save much memory. `current` may be
-// null; its degree is a candidate too.
+// that make a difference; power-of-two waves. None depends on how much memory there is. `current`
+// may be null; its degree is a candidate too.
 StageCandidates stage_candidates(ModelStage model_stage, const JobSpec& job, const Cluster& cluster,
                                  const DeviceLine& line, const Calibration& calibration,
                                  const PlannerOptions& options, const Plan* current);
