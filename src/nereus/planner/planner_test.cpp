@@ -107,13 +107,16 @@ void expect_optimal(JobSpec job, int devices, const std::vector<int>& micro_batc
 }
 
 TEST(Planner, EqualsExhaustiveEnumerationOnTwoDevices) {
-  expect_optimal(stories_job(128), 2, {4, 16});
+  JobSpec job = stories_job(128);
+  job.workload.samples = job.workload.mini_batch = 16;
+  expect_optimal(job, 2, {4, 16});
 }
 
 TEST(Planner, EqualsExhaustiveEnumerationOnFourDevices) {
   JobSpec job = stories_job(64);
   job.workflow = ppo_workflow(false);
-  expect_optimal(job, 4, {2, 8});
+  job.workload.samples = job.workload.mini_batch = 4;
+  expect_optimal(job, 4, {1, 4});
 }
 
 TEST(Planner, AlternativesFitAndAreSortedWithinTheTolerance) {
