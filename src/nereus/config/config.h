@@ -51,6 +51,7 @@ struct PlanSetting {
 
 struct DataConfig {
   std::filesystem::path train_files;
+  std::filesystem::path val_files;
   std::string prompt_key = "prompt";
   std::filesystem::path tokenizer;
   int64_t max_prompt_length = 512;
@@ -92,6 +93,14 @@ struct ActorConfig {
   double grad_clip = 1;
 };
 
+struct ValKwargsConfig {
+  int64_t n = 1;
+  bool do_sample = false;
+  double temperature = 0;
+  int64_t top_k = -1;
+  double top_p = 1;
+};
+
 struct RolloutConfig {
   int64_t n = 1;
   double temperature = 1;
@@ -99,6 +108,7 @@ struct RolloutConfig {
   double top_p = 1;
   bool do_sample = true;
   bool ignore_eos = false;
+  ValKwargsConfig val_kwargs;
 };
 
 struct CriticConfig {
@@ -137,6 +147,8 @@ struct RewardConfig {
 struct TrainerConfig {
   int total_training_steps = 0;
   int save_freq = -1;
+  int test_freq = -1;
+  bool val_before_train = true;
   int64_t seed = 1;
   std::string project_name;
   std::string experiment_name;

@@ -153,6 +153,15 @@ TEST(Config, ContradictionsNameTheirNumbers) {
   config.rollout.temperature = 0;
   EXPECT_THAT(contradiction(config), HasSubstr("rollout.temperature = 0"));
   config = valid();
+  config.rollout.val_kwargs.do_sample = true;
+  EXPECT_THAT(contradiction(config), HasSubstr("rollout.val_kwargs.temperature = 0"));
+  config = valid();
+  config.trainer.test_freq = 5;
+  EXPECT_THAT(contradiction(config),
+              AllOf(HasSubstr("trainer.test_freq = 5"), HasSubstr("data.val_files")));
+  config.data.val_files = config.data.train_files;
+  EXPECT_EQ(contradiction(config), "accepted");
+  config = valid();
   config.supply.counts.entries = {{0, 4}};
   EXPECT_THAT(contradiction(config), HasSubstr("4 devices at step 0"));
   config = valid();

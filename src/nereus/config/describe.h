@@ -23,6 +23,8 @@ void describe_data(DataConfig& data, V& visit) {
   visit("data.train_files", data.train_files,
         "Prompts, one JSON object a line: verl's schema, {\"prompt\", \"answer\"} or "
         "{\"prompt_ids\"}.");
+  visit("data.val_files", data.val_files,
+        "Prompts of the validation, in the same form; none, and no validation, if not given.");
   visit("data.prompt_key", data.prompt_key,
         "The key that holds the prompt: a text, which is taken as it is, or a list of {\"role\", "
         "\"content\"}, which the tokenizer's chat template writes.");
@@ -73,6 +75,13 @@ void describe_actor(Config& config, V& visit) {
         "Draw from the likeliest tokens of this mass; 1: off.");
   visit(top + "rollout.do_sample", rollout.do_sample, "false: always the likeliest token.");
   visit(top + "rollout.ignore_eos", rollout.ignore_eos, "Generate up to the limit regardless.");
+  ValKwargsConfig& validation = rollout.val_kwargs;
+  visit(top + "rollout.val_kwargs.n", validation.n, "In validations: responses per prompt.");
+  visit(top + "rollout.val_kwargs.do_sample", validation.do_sample,
+        "false: always the likeliest token; true needs a temperature.");
+  visit(top + "rollout.val_kwargs.temperature", validation.temperature, "If sampling.");
+  visit(top + "rollout.val_kwargs.top_k", validation.top_k, "If sampling; -1: off.");
+  visit(top + "rollout.val_kwargs.top_p", validation.top_p, "If sampling; 1: off.");
 }
 
 template <class V>
@@ -124,6 +133,10 @@ void describe_trainer(TrainerConfig& trainer, V& visit) {
   visit("trainer.save_freq", trainer.save_freq,
         "Checkpoint every so many steps and at the end; -1: only at the end; 0: only when "
         "the run is stopped.");
+  visit("trainer.test_freq", trainer.test_freq,
+        "Validate every so many steps and after the last one; -1: never.");
+  visit("trainer.val_before_train", trainer.val_before_train,
+        "Validate before the first step too, if there are data.val_files.");
   visit("trainer.seed", trainer.seed, "Weights, data order and sampling follow from it.");
   visit("trainer.project_name", trainer.project_name, "Names the run directory's parent.");
   visit("trainer.experiment_name", trainer.experiment_name,

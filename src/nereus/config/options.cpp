@@ -68,6 +68,18 @@ PpoOptions ppo_options(const Config& config) {
           .value = {.cliprange_value = config.critic.cliprange_value, .aggregation = aggregation}};
 }
 
+ValidationOptions validation_options(const Config& config) {
+  const ValKwargsConfig& sampling = config.rollout.val_kwargs;
+  return {.file = config.data.val_files,
+          .every = config.trainer.test_freq,
+          .before_training = config.trainer.val_before_train,
+          .samples_per_prompt = sampling.n,
+          .sampling = {.temperature = sampling.temperature,
+                       .top_k = sampling.top_k,
+                       .top_p = sampling.top_p,
+                       .greedy = !sampling.do_sample}};
+}
+
 Json reward_options(const RewardConfig& reward) {
   if (!reward.custom_path.empty()) {
     return {{"path", reward.custom_path.string()}, {"function", reward.custom_name}};
@@ -106,6 +118,7 @@ LiveOptions to_live_options(const Config& config) {
                   .max_prompt_length = config.data.max_prompt_length,
                   .filter_overlong_prompts = config.data.filter_overlong_prompts,
                   .shuffle = config.data.shuffle};
+  options.validation = validation_options(config);
   options.ppo = ppo_options(config);
   const int64_t steps = optimizer_steps(config);
   options.actor_optimizer = optimizer_options(config.actor.optim, config.actor.grad_clip, steps);

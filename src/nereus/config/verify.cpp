@@ -124,13 +124,25 @@ void verify_actor(const Config& config) {
           "low_var_kl");
     }
   });
-  const RolloutConfig& rollout = config.rollout;
-  at_least(1, top + "rollout.n", static_cast<double>(rollout.n));
-  positive(top + "rollout.temperature", rollout.temperature);
-  require_that(rollout.top_p > 0 && rollout.top_p <= 1, top + "rollout.top_p", rollout.top_p,
+}
+
+// What RolloutConfig and ValKwargsConfig have in common.
+template <class Sampling>
+void verify_sampling(const std::string& prefix, const Sampling& sampling) {
+  at_least(1, prefix + "n", static_cast<double>(sampling.n));
+  require_that(sampling.top_p > 0 && sampling.top_p <= 1, prefix + "top_p", sampling.top_p,
                "more than 0 and at most 1");
-  require_that(rollout.top_k == -1 || rollout.top_k >= 1, top + "rollout.top_k",
-               static_cast<double>(rollout.top_k), "1 or more, or -1 (off)");
+  require_that(sampling.top_k == -1 || sampling.top_k >= 1, prefix + "top_k",
+               static_cast<double>(sampling.top_k), "1 or more, or -1 (off)");
+}
+
+void verify_rollout(const RolloutConfig& rollout) {
+  const std::string prefix = "actor_rollout_ref.rollout.";
+  verify_sampling(prefix, rollout);
+  positive(prefix + "temperature", rollout.temperature);
+  const ValKwargsConfig& validation = rollout.val_kwargs;
+  verify_sampling(prefix + "val_kwargs.", validation);
+  if (validation.do_sample) positive(prefix + "val_kwargs.temperature", validation.temperature);
 }
 
 void verify_algorithm(const AlgorithmConfig& algorithm) {
@@ -144,10 +156,16 @@ void verify_algorithm(const AlgorithmConfig& algorithm) {
   positive("algorithm.kl_ctrl.horizon", algorithm.kl_ctrl.horizon);
 }
 
-void verify_trainer(const TrainerConfig& trainer) {
+void verify_trainer(const TrainerConfig& trainer, bool has_validation) {
   at_least(1, "trainer.total_training_steps", trainer.total_training_steps);
   require_that(trainer.save_freq >= -1, "trainer.save_freq", trainer.save_freq,
                "1 or more, -1 (only at the end) or 0 (only when the run is stopped)");
+  require_that(trainer.test_freq == -1 || trainer.test_freq >= 1, "trainer.test_freq",
+               trainer.test_freq, "1 or more, or -1 (never)");
+  if (trainer.test_freq > 0 && !has_validation) {
+    refuse("trainer.test_freq = " + std::to_string(trainer.test_freq) +
+           ", but there are no data.val_files to validate with: give them, or -1");
+  }
   at_least(0, "trainer.seed", static_cast<double>(trainer.seed));
   at_least(0, "trainer.max_actor_ckpt_to_keep", trainer.max_actor_ckpt_to_keep);
   one_of("trainer.resume_mode", trainer.resume_mode, {"disable", "auto"});
@@ -201,6 +219,7 @@ void verify_plan(const PlanSetting& plan) {
 void verify(const Config& config) {
   verify_data(config.data);
   verify_actor(config);
+  verify_rollout(config.rollout);
   given("critic.model.path",
         config.algorithm.adv_estimator != "gae" || !config.critic.model.path.empty());
   verify_optim("critic.optim.", config.critic.optim);
@@ -216,7 +235,7 @@ void verify(const Config& config) {
   require_that(config.reward.sign == 1 || config.reward.sign == -1, "reward.sign",
                config.reward.sign, "1 or -1");
   share("reward.max_failures", config.reward.max_failures);
-  verify_trainer(config.trainer);
+  verify_trainer(config.trainer, !config.data.val_files.empty());
   verify_cluster(config);
   verify_plan(config.plan);
   one_of("adaptation.transition", config.adaptation.transition, {"boundary", "overlapped"});

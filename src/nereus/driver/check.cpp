@@ -13,6 +13,7 @@
 #include "nereus/driver/starting_plan.h"
 #include "nereus/live/prompt_source.h"
 #include "nereus/live/rewarding.h"
+#include "nereus/live/validation.h"
 #include "nereus/observe/progress.h"
 
 namespace nereus {
@@ -26,8 +27,8 @@ std::string check_model(const std::string& role, const ModelSource& source, cons
          " parameters, " + (source.random_weights ? "random" : "from " + source.path.string());
 }
 
-std::string describe_prompts(const PromptSource& prompts) {
-  return "prompts: longest " + std::to_string(prompts.longest()) + " tokens, " +
+std::string describe_prompts(const std::string& key, const PromptSource& prompts) {
+  return "prompts of " + key + ": longest " + std::to_string(prompts.longest()) + " tokens, " +
          std::to_string(prompts.dropped()) + " dropped as too long";
 }
 
@@ -42,8 +43,9 @@ std::string place_of(const std::filesystem::path& file, int64_t row) {
 }
 
 // As the job would, bears with a share of prompts that cannot be scored, but says so.
-std::string check_reward(const LiveOptions& options, const Tokenizer& tokenizer,
-                         const PromptSource& prompts, int64_t vocab_size) {
+std::string check_reward(const LiveOptions& options, const std::string& key,
+                         const Tokenizer& tokenizer, const PromptSource& prompts,
+                         int64_t vocab_size) {
   const auto reward = open_reward(options);
   const RewardTrial trial = try_reward(*reward, tokenizer, prompts, vocab_size);
   if (trial.failures == 0) {
@@ -58,9 +60,17 @@ std::string check_reward(const LiveOptions& options, const Tokenizer& tokenizer,
   const double share = static_cast<double>(trial.failures) / static_cast<double>(prompts.size());
   if (share > options.max_reward_failures) {
     throw Error(ErrorCode::kInvalidInput,
-                what + "\nCorrect data.train_files, or choose another reward.name");
+                what + "\nCorrect " + key + ", or choose another reward.name");
   }
   return "warning: " + what;
+}
+
+// The prompts that config calls `key`, and the reward on them.
+std::vector<std::string> check_prompts(const LiveOptions& options, const std::string& key,
+                                       const Tokenizer& tokenizer, int64_t vocab_size) {
+  const PromptSource prompts(options.data, tokenizer, vocab_size, options.seed);
+  return {describe_prompts(key, prompts),
+          check_reward(options, key, tokenizer, prompts, vocab_size)};
 }
 
 // The steps of the run at which supply or response length change.
@@ -91,15 +101,18 @@ std::vector<std::string> check(const Config& config) {
   const JobSpec job = job_spec(options, 0);
   const int64_t vocab_size = job.model(Role::kActor).vocab_size;
   const auto tokenizer = Tokenizer::open(options.data.tokenizer);
-  const PromptSource prompts(options.data, *tokenizer, vocab_size, options.seed);
-  std::vector<std::string> lines;
-  lines.push_back(describe_prompts(prompts));
+  std::vector<std::string> lines =
+      check_prompts(options, "data.train_files", *tokenizer, vocab_size);
+  if (!options.validation.file.empty()) {
+    const auto validation =
+        check_prompts(for_validation(options), "data.val_files", *tokenizer, vocab_size);
+    lines.insert(lines.end(), validation.begin(), validation.end());
+  }
   lines.push_back(check_model("actor", options.actor, job.model(Role::kActor), options.dtype));
   if (options.critic) {
     lines.push_back(
         check_model("critic", *options.critic, job.model(Role::kCritic), options.dtype));
   }
-  lines.push_back(check_reward(options, *tokenizer, prompts, vocab_size));
   const Plan plan = starting_plan(config.plan, job, options.cluster, options.supply.at(0), planner);
   lines.push_back("starting plan");
   for (const StagePlan& stage : plan.stages) lines.push_back("  " + to_string(stage));

@@ -57,7 +57,11 @@ class TrainRecorder final : public Recorder {
   void write(const StepReport& report, const Decision& decision) override {
     record_.write_step(report);
     record_.write_decision(decision);
-    if (logs_to(config_, "console")) progress_.step(report, job_.plan());
+    if (logs_to(config_, "console")) {
+      progress_.step(report, job_.plan());
+      const std::string validation = validation_text(report.metrics);
+      if (!validation.empty()) progress_.message("  " + validation);
+    }
     if (decision.verdict != Verdict::kNone) {
       progress_.message("  " + to_string(decision.trigger) + ": " + decision.trigger_detail +
                         "\n  " + to_string(decision.verdict) + ": " + decision.reason);
@@ -85,6 +89,13 @@ class TrainRecorder final : public Recorder {
     record_.write_decision(recovery);
     progress_.message("  recovery: " + recovery.reason);
     if (recovery.best) record_.write_plan(step + 1, *recovery.best);
+  }
+
+  // That before the first step.
+  void write_validation(const std::map<std::string, double>& metrics) {
+    if (metrics.empty()) return;
+    record_.write_validation(metrics);
+    if (logs_to(config_, "console")) progress_.message(validation_text(metrics));
   }
 
   void at_boundary() override {
@@ -201,6 +212,7 @@ int train(const Config& config) {
                          start.checkpoint ? start.step : -1);
   const StopSignal stop;
   try {
+    recorder.write_validation(job.validate_before_training());
     const LoopEnd end = run_loop(job, controller, recorder, stop.requested());
     // A run that was stopped goes on from where it is.
     if (end != LoopEnd::kFinished || config.trainer.save_freq != 0) recorder.save();

@@ -12,8 +12,8 @@
 #include "nereus/live/rewarding.h"
 #include "nereus/live/saved_state.h"
 #include "nereus/live/transitions.h"
+#include "nereus/live/validation.h"
 #include "nereus/rl/advantage.h"
-#include "nereus/rl/minibatch.h"
 
 namespace nereus {
 
@@ -49,6 +49,10 @@ class LiveJob::Impl {
             options_.ppo.adaptive_kl ? options_.ppo.kl_horizon : 0),
         runtime_(options_.cluster, options_.backend, job_.models),
         transitions_(runtime_, options_) {
+    if (!options_.validation.file.empty()) {
+      validation_.emplace(options_, prompts_.longest(), job_.model(Role::kActor).vocab_size,
+                          *tokenizer_, *reward_);
+    }
     verify(plan, all_devices(options_.cluster), job_);
     verify_trainable(plan, job_.models);
     load_models(plan);
@@ -68,7 +72,10 @@ class LiveJob::Impl {
   const LiveOptions& options() const { return options_; }
   const Plan& plan() const { return runtime_.plan(); }
   int step() const { return step_; }
-  int64_t dropped_prompts() const { return prompts_.dropped(); }
+  int64_t dropped_prompts() const {
+    return prompts_.dropped() + (validation_ ? validation_->prompts().dropped() : 0);
+  }
+  Metrics validate_before_training();
   bool done() const { return step_ >= options_.total_steps; }
   Inventory inventory() const { return {options_.cluster, devices_at(step_)}; }
 
@@ -81,8 +88,8 @@ class LiveJob::Impl {
   void make_experience(Experience& experience, Metrics& metrics, std::vector<NodeTiming>& timings);
   void estimate_advantages(Experience& experience, Metrics& metrics,
                            std::vector<NodeTiming>& timings);
-  void update_models(const Experience& experience, Metrics& metrics,
-                     std::vector<NodeTiming>& timings);
+  // What validation says after `step`; nothing if none is due.
+  Metrics validate_after(int step);
   // Of a step that came to nothing, because the transition beside it failed.
   StepReport stopped(TransitionReport transition, Seconds took) const;
   StepReport make_report(const Experience& experience, Metrics metrics,
@@ -102,6 +109,7 @@ class LiveJob::Impl {
   KlController kl_;
   Runtime runtime_;
   Transitions transitions_;
+  std::optional<Validation> validation_;
   std::optional<Overlap> overlap_;  // for the next step
   int step_ = 0;
   int64_t position_ = 0;  // of the next step's first prompt in the sequence of epochs
@@ -138,7 +146,10 @@ StepReport LiveJob::Impl::run_step() {
     if (moved && moved->failure) return stopped(*std::move(moved), timer.elapsed());
     make_experience(experience, metrics, timings);
     estimate_advantages(experience, metrics, timings);
-    update_models(experience, metrics, timings);
+    for (UpdateOutcome& updated : update_models(runtime_, experience, step_, options_)) {
+      timings.push_back(std::move(updated.timing));
+      metrics.merge(updated.metrics);
+    }
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kNumeric || options_.failure_directory.empty()) throw;
     throw Error(error.code(),
@@ -152,6 +163,7 @@ StepReport LiveJob::Impl::run_step() {
       make_report(experience, std::move(metrics), std::move(timings), timer.elapsed());
   report.transition = std::move(moved);
   if (!overlap && runtime_.plan() != plan) report.adjusted_plan = runtime_.plan();
+  report.metrics.merge(validate_after(step_));
   ++step_;
   position_ += options_.data.train_batch_size;
   return report;
@@ -169,6 +181,17 @@ NodeTiming LiveJob::Impl::generate(Experience& experience, uint64_t version) {
                                .ignore_eos = options_.ignore_eos};
   generation.sampling.seed = options_.seed;
   return generate_responses(runtime_, experience, version, generation);
+}
+
+Metrics LiveJob::Impl::validate_before_training() {
+  if (!validation_ || !options_.validation.before_training || step_ > 0) return {};
+  return validation_->run(runtime_, trained_version(), options_.response_length.at(0));
+}
+
+Metrics LiveJob::Impl::validate_after(int step) {
+  if (!validation_ || !validation_->follows(step)) return {};
+  // The step's own limit: the plan in force was made for it.
+  return validation_->run(runtime_, trained_version(), options_.response_length.at(step));
 }
 
 StepReport LiveJob::Impl::stopped(TransitionReport transition, Seconds took) const {
@@ -213,35 +236,6 @@ void LiveJob::Impl::estimate_advantages(Experience& experience, Metrics& metrics
   add_batch_metrics(experience, options_.response_length.at(step_), metrics);
   const Seconds took = timer.elapsed();
   timings.push_back({"adv", took, {{OpClass::kHost, took}}});
-}
-
-void LiveJob::Impl::update_models(const Experience& experience, Metrics& metrics,
-                                  std::vector<NodeTiming>& timings) {
-  const int64_t n = options_.data.samples_per_prompt;
-  const auto batches =
-      mini_batches(static_cast<int64_t>(experience.size()), options_.ppo.mini_batch * n,
-                   options_.ppo.epochs, /*shuffle=*/false, options_.seed, step_);
-  const double share = 1.0 / static_cast<double>(batches.size());
-  const auto update_all = [&](const std::string& name, auto&& update) {
-    NodeTiming total{name, {}, {}};
-    for (const std::vector<int64_t>& batch : batches) {
-      const UpdateOutcome outcome = update(batch);
-      total.total += outcome.timing.total;
-      for (const auto& [op_class, seconds] : outcome.timing.by_class) {
-        total.by_class[op_class] += seconds;
-      }
-      for (const auto& [key, value] : outcome.metrics) metrics[key] += value * share;
-    }
-    timings.push_back(total);
-  };
-  if (options_.critic) {
-    update_all("update_critic", [&](const std::vector<int64_t>& batch) {
-      return update_critic(runtime_, experience, batch, options_);
-    });
-  }
-  update_all("update_actor", [&](const std::vector<int64_t>& batch) {
-    return update_actor(runtime_, experience, batch, options_);
-  });
 }
 
 StepReport LiveJob::Impl::make_report(const Experience& experience, Metrics metrics,
@@ -376,6 +370,9 @@ void LiveJob::overlap(TransitionDag dag, Plan to) { impl_->overlap(std::move(dag
 TransitionReport LiveJob::recover(const Plan& to) { return impl_->recover(to); }
 int LiveJob::step() const { return impl_->step(); }
 int64_t LiveJob::dropped_prompts() const { return impl_->dropped_prompts(); }
+std::map<std::string, double> LiveJob::validate_before_training() {
+  return impl_->validate_before_training();
+}
 void LiveJob::save(const std::filesystem::path& root, const Json& extra, int keep) const {
   impl_->save(root, extra, keep);
 }

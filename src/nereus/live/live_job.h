@@ -31,8 +31,12 @@ class LiveJob final : public Job {
 
   // Number of the next step.
   int step() const;
-  // Prompts left out because they were longer than max_prompt_length.
+  // Prompts, those of the validation included, left out because they were longer than
+  // max_prompt_length.
   int64_t dropped_prompts() const;
+  // The metrics of the validation before the first step; none if it is not wanted, or if steps have
+  // been done. Those of later ones are among the metrics of the step that they follow.
+  std::map<std::string, double> validate_before_training();
 
   // Writes root/step_N (N = steps done) with all logical state; `extra` is kept with it (the
   // controller's).

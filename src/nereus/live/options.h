@@ -36,6 +36,14 @@ struct DataOptions {
   bool shuffle = true;
 };
 
+struct ValidationOptions {
+  std::filesystem::path file;               // as DataOptions::train_file; empty: no validation
+  int every = -1;                           // steps, and after the last one; -1: never
+  bool before_training = true;              // of a new job
+  int64_t samples_per_prompt = 1;           // val_kwargs.n
+  SamplingParams sampling{.greedy = true};  // but for the seed, which is the job's
+};
+
 struct PpoOptions {
   AdvantageEstimator estimator = AdvantageEstimator::kGae;
   bool norm_adv_by_std = true;  // GRPO: divide by the std of the group
@@ -61,6 +69,7 @@ struct LiveOptions {
   std::optional<ModelSource> reference;  // needed for KL in reward or in loss
   DType dtype = DType::kFloat32;         // weights; half precision keeps an fp32 master copy
   DataOptions data;
+  ValidationOptions validation;
   PpoOptions ppo;
   OptimizerOptions actor_optimizer;
   OptimizerOptions critic_optimizer;

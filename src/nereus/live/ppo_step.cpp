@@ -157,6 +157,67 @@ TokenWeights token_weights(LossAggregation mode, const Experience& experience,
   return result;
 }
 
+UpdateOutcome update_actor(Runtime& runtime, const Experience& experience,
+                           const std::vector<int64_t>& mini_batch, const LiveOptions& options) {
+  const PolicyLossOptions& policy = options.ppo.policy;
+  const TokenWeights weights =
+      token_weights(policy.aggregation, experience, mini_batch,
+                    static_cast<double>(options.response_length.longest()));
+  const PassOptions pass{.temperature = options.sampling.temperature, .with_entropy = true};
+  return update(
+      runtime, "update_actor", kActorTraining, experience, mini_batch, options.actor_optimizer,
+      pass, [&](const TokenOutputs& outputs, const SampleBatch& batch, at::TensorOptions tensor) {
+        PolicyTargets targets;
+        targets.old_log_probs = gather(experience, batch.samples, &Sample::old_log_probs, tensor);
+        targets.advantages = gather(experience, batch.samples, &Sample::advantages, tensor);
+        if (policy.use_kl_loss) {
+          targets.ref_log_probs = gather(experience, batch.samples, &Sample::ref_log_probs, tensor);
+        }
+        targets.weights = to_tensor(weights.of(batch, experience), tensor);
+        targets.metric_weights = at::full_like(targets.weights, weights.metric);
+        return policy_loss(outputs, targets, policy);
+      });
+}
+
+UpdateOutcome update_critic(Runtime& runtime, const Experience& experience,
+                            const std::vector<int64_t>& mini_batch, const LiveOptions& options) {
+  const ValueLossOptions& value = options.ppo.value;
+  const TokenWeights weights =
+      token_weights(value.aggregation, experience, mini_batch,
+                    static_cast<double>(options.response_length.longest()));
+  return update(
+      runtime, "update_critic", kCriticTraining, experience, mini_batch, options.critic_optimizer,
+      PassOptions{},
+      [&](const TokenOutputs& outputs, const SampleBatch& batch, at::TensorOptions tensor) {
+        ValueTargets targets;
+        targets.old_values = gather(experience, batch.samples, &Sample::values, tensor);
+        targets.returns = gather(experience, batch.samples, &Sample::returns, tensor);
+        targets.weights = to_tensor(weights.of(batch, experience), tensor);
+        targets.metric_weights = at::full_like(targets.weights, weights.metric);
+        return value_loss(outputs, targets, value);
+      });
+}
+
+using Update = UpdateOutcome (*)(Runtime&, const Experience&, const std::vector<int64_t>&,
+                                 const LiveOptions&);
+
+UpdateOutcome update_by_batches(Update update, Runtime& runtime, const Experience& experience,
+                                const std::vector<std::vector<int64_t>>& batches,
+                                const LiveOptions& options) {
+  const double share = 1.0 / static_cast<double>(batches.size());
+  UpdateOutcome whole;
+  for (const std::vector<int64_t>& batch : batches) {
+    const UpdateOutcome outcome = update(runtime, experience, batch, options);
+    whole.timing.name = outcome.timing.name;
+    whole.timing.total += outcome.timing.total;
+    for (const auto& [op_class, seconds] : outcome.timing.by_class) {
+      whole.timing.by_class[op_class] += seconds;
+    }
+    for (const auto& [key, value] : outcome.metrics) whole.metrics[key] += value * share;
+  }
+  return whole;
+}
+
 }  // namespace
 
 NodeTiming generate_responses(Runtime& runtime, Experience& experience, uint64_t version,
@@ -210,45 +271,17 @@ NodeTiming infer_values(Runtime& runtime, Experience& experience) {
                });
 }
 
-UpdateOutcome update_actor(Runtime& runtime, const Experience& experience,
-                           const std::vector<int64_t>& mini_batch, const LiveOptions& options) {
-  const PolicyLossOptions& policy = options.ppo.policy;
-  const TokenWeights weights =
-      token_weights(policy.aggregation, experience, mini_batch,
-                    static_cast<double>(options.response_length.longest()));
-  const PassOptions pass{.temperature = options.sampling.temperature, .with_entropy = true};
-  return update(
-      runtime, "update_actor", kActorTraining, experience, mini_batch, options.actor_optimizer,
-      pass, [&](const TokenOutputs& outputs, const SampleBatch& batch, at::TensorOptions tensor) {
-        PolicyTargets targets;
-        targets.old_log_probs = gather(experience, batch.samples, &Sample::old_log_probs, tensor);
-        targets.advantages = gather(experience, batch.samples, &Sample::advantages, tensor);
-        if (policy.use_kl_loss) {
-          targets.ref_log_probs = gather(experience, batch.samples, &Sample::ref_log_probs, tensor);
-        }
-        targets.weights = to_tensor(weights.of(batch, experience), tensor);
-        targets.metric_weights = at::full_like(targets.weights, weights.metric);
-        return policy_loss(outputs, targets, policy);
-      });
-}
-
-UpdateOutcome update_critic(Runtime& runtime, const Experience& experience,
-                            const std::vector<int64_t>& mini_batch, const LiveOptions& options) {
-  const ValueLossOptions& value = options.ppo.value;
-  const TokenWeights weights =
-      token_weights(value.aggregation, experience, mini_batch,
-                    static_cast<double>(options.response_length.longest()));
-  return update(
-      runtime, "update_critic", kCriticTraining, experience, mini_batch, options.critic_optimizer,
-      PassOptions{},
-      [&](const TokenOutputs& outputs, const SampleBatch& batch, at::TensorOptions tensor) {
-        ValueTargets targets;
-        targets.old_values = gather(experience, batch.samples, &Sample::values, tensor);
-        targets.returns = gather(experience, batch.samples, &Sample::returns, tensor);
-        targets.weights = to_tensor(weights.of(batch, experience), tensor);
-        targets.metric_weights = at::full_like(targets.weights, weights.metric);
-        return value_loss(outputs, targets, value);
-      });
+std::vector<UpdateOutcome> update_models(Runtime& runtime, const Experience& experience, int step,
+                                         const LiveOptions& options) {
+  const auto batches =
+      mini_batches(std::ssize(experience), options.ppo.mini_batch * options.data.samples_per_prompt,
+                   options.ppo.epochs, /*shuffle=*/false, options.seed, step);
+  std::vector<UpdateOutcome> outcomes;
+  if (options.critic) {
+    outcomes.push_back(update_by_batches(update_critic, runtime, experience, batches, options));
+  }
+  outcomes.push_back(update_by_batches(update_actor, runtime, experience, batches, options));
+  return outcomes;
 }
 
 }  // namespace nereus

@@ -23,15 +23,14 @@ NodeTiming infer_log_probs(Runtime& runtime, const std::string& name, ModelStage
                            double temperature);
 NodeTiming infer_values(Runtime& runtime, Experience& experience);
 
-// One optimizer step each on the samples of a mini-batch; metrics are added to `metrics` /
-// `updates`. `local` time of the pass is returned. Throws Error(kNumeric) before anything changed.
 struct UpdateOutcome {
   NodeTiming timing;
   Metrics metrics;  // grad_norm, lr and the loss's metrics
 };
-UpdateOutcome update_actor(Runtime& runtime, const Experience& experience,
-                           const std::vector<int64_t>& mini_batch, const LiveOptions& options);
-UpdateOutcome update_critic(Runtime& runtime, const Experience& experience,
-                            const std::vector<int64_t>& mini_batch, const LiveOptions& options);
+// One optimizer step per mini-batch and epoch of the critic, if there is one, and then of the
+// actor: time in all, metrics as means over the mini-batches. Throws Error(kNumeric) before a
+// mini-batch has changed anything.
+std::vector<UpdateOutcome> update_models(Runtime& runtime, const Experience& experience, int step,
+                                         const LiveOptions& options);
 
 }  // namespace nereus

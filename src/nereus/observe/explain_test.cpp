@@ -99,6 +99,14 @@ TEST(Tables, PadByCharactersNotBytes) {
   EXPECT_EQ(render_table({{"a", "b"}, {"tp1·pp1", "x"}}), "a        b\ntp1·pp1  x\n");
 }
 
+TEST(Progress, ValidationsAreToldByDataSource) {
+  EXPECT_EQ(validation_text({{"critic/score/mean", 1}}), "");
+  EXPECT_EQ(validation_text({{"val-aux/response_length/mean", 12},
+                             {"val-core/openai/gsm8k/reward/mean@4", 0.3125},
+                             {"val-core/unknown/reward/mean@4", -1}}),
+            "validation: reward 0.312 of openai/gsm8k, -1.000 of unknown, length 12");
+}
+
 TEST(Progress, PlainLinesAwayFromATerminal) {
   std::ostringstream out;
   ProgressLine progress(out, 10, false);

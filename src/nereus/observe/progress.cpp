@@ -73,6 +73,20 @@ void ProgressLine::finish() {
   line_.clear();
 }
 
+std::string validation_text(const std::map<std::string, double>& metrics) {
+  const std::string prefix = "val-core/", middle = "/reward/mean@";
+  std::vector<std::string> scores;
+  for (const auto& [key, value] : metrics) {
+    const size_t end = key.rfind(middle);
+    if (!key.starts_with(prefix) || end == std::string::npos) continue;
+    const std::string source = key.substr(prefix.size(), end - prefix.size());
+    scores.push_back(format_number(value, "%.3f") + " of " + source);
+  }
+  if (scores.empty()) return "";
+  return "validation: reward " + join(scores, ", ") + ", length " +
+         format_number(metrics.at("val-aux/response_length/mean"), "%.0f");
+}
+
 std::string short_plan(const Plan& plan) {
   return std::to_string(devices_of(plan).size()) + " devices, train " +
          layout_of(plan, Stage::kTraining) + ", gen " + layout_of(plan, Stage::kGeneration);

@@ -1,6 +1,7 @@
 // What a person sees while a run goes on: one live line on a terminal, a line per step elsewhere.
 #pragma once
 
+#include <map>
 #include <ostream>
 #include <string>
 
@@ -29,6 +30,10 @@ class ProgressLine {
   std::string line_;
   double step_s_ = 0;  // moving average, for the time left
 };
+
+// "validation: reward 0.310 of gsm8k, 0.250 of math, length 41": what the metrics of a step say of
+// the validation that followed it; "" if none did.
+std::string validation_text(const std::map<std::string, double>& metrics);
 
 // "4 devices, train tp1·pp1·dp4, gen tp1·pp1·dp4": the actor's part of a plan.
 std::string short_plan(const Plan& plan);

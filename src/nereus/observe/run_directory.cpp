@@ -99,6 +99,11 @@ void RunDirectory::write_step(const StepReport& report) {
   if (tensorboard_) tensorboard_->write(report.step + 1, seconds_since_1970(), report.metrics);
 }
 
+void RunDirectory::write_validation(const std::map<std::string, double>& metrics) {
+  write_event("validation", 0, {{"metrics", metrics}});
+  if (tensorboard_) tensorboard_->write(0, seconds_since_1970(), metrics);
+}
+
 void RunDirectory::write_decision(const Decision& decision) {
   events_->append(Json(decision).dump() + "\n");
 }

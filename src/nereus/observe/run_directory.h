@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,6 +37,9 @@ class RunDirectory {
   // The plan in force from `step` on: plans/NNN.json and a "plan" event.
   void write_plan(int step, const Plan& plan);
   void write_step(const StepReport& report);
+  // What a validation said of the weights before the first step. Of later ones, the step's metrics
+  // tell.
+  void write_validation(const std::map<std::string, double>& metrics);
   void write_decision(const Decision& decision);
   // `to`: the plan in force afterwards, which an overlapped transition reaches with the next weight
   // synchronisation.

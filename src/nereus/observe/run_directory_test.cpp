@@ -60,6 +60,23 @@ TEST_F(RunDirectoryTest, ResumingForgetsTheStepsThatAreDoneAgain) {
   EXPECT_NO_THROW(Json::parse(read_text(root_ / "trace.json")));
 }
 
+TEST_F(RunDirectoryTest, KeepsWhatValidationsSaid) {
+  RunDirectory run(root_, 0, true);
+  run.write_validation({{"val-core/a/reward/mean@1", 0.25}});
+  StepReport validated = report(0);
+  validated.metrics["timing_s/testing"] = 2;
+  run.write_step(validated);
+  const Json event = read_json_lines(root_ / "events.jsonl").front();
+  EXPECT_EQ(event.at("type"), "validation");
+  EXPECT_EQ(event.at("metrics").at("val-core/a/reward/mean@1"), 0.25);
+  const Json trace = Json::parse(read_text(root_ / "trace.json"));
+  const Json& testing = trace[3];
+  const Json& step = trace[4];
+  EXPECT_EQ(testing.at("name"), "testing");
+  EXPECT_NEAR(testing.at("ts").get<double>(),
+              step.at("ts").get<double>() + step.at("dur").get<double>(), 1);
+}
+
 TEST_F(RunDirectoryTest, AFailedTransitionLeadsNowhere) {
   RunDirectory run(root_, 0, false);
   TransitionReport failed;

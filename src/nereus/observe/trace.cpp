@@ -30,6 +30,11 @@ TraceWriter::TraceWriter(const std::filesystem::path& file) {
 }
 
 void TraceWriter::step(const StepReport& report, double end) {
+  const auto testing = report.metrics.find("timing_s/testing");
+  if (testing != report.metrics.end()) {  // follows the step
+    end -= testing->second;
+    span(Row::kPasses, "testing", end, testing->second, Json::object());
+  }
   double at = end - report.step_s.count();
   span(Row::kSteps, "step " + std::to_string(report.step), at, report.step_s.count(),
        {{"response_tokens", report.response_tokens}});

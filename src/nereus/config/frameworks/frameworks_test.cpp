@@ -179,6 +179,15 @@ TEST(Frameworks, EveryKeyIsAccountedFor) {
               ElementsAre(Field(&KeyNote::key, "actor_rollout_ref.actor.optim.lr")));
 }
 
+TEST(Frameworks, ValidationIsNoPartOfAStep) {
+  const ForeignSetting setting = translated(
+      kMegatron +
+      " data.val_files=v.parquet trainer.test_freq=5 trainer.val_before_train=False "
+      "actor_rollout_ref.rollout.val_kwargs.n=4 actor_rollout_ref.rollout.val_kwargs.top_p=0.7");
+  EXPECT_THAT(setting.unknown, IsEmpty());
+  EXPECT_EQ(setting.ignored.size(), 5);
+}
+
 TEST(Frameworks, WhatPlansCannotSayIsRefused) {
   EXPECT_THAT(refusal_of("actor_rollout_ref.actor.ulysses_sequence_parallel_size=2"),
               HasSubstr("ulysses_sequence_parallel_size = 2: plans do not cut sequences"));

@@ -1,0 +1,50 @@
+// Scoring the actor on prompts that it is not trained on.
+#pragma once
+
+#include "nereus/live/ppo_step.h"
+#include "nereus/live/prompt_source.h"
+#include "nereus/rl/rewards/reward.h"
+
+namespace nereus {
+
+// Changes nothing of the training: it draws its noise from samples that no step has, and leaves
+// weights, data order and the record of rollouts alone. Every validation draws the same noise, so
+// that two of them differ by the weights alone. Used by the host thread only.
+class Validation final {
+ public:
+  // Reads the prompts of options.validation.file as PromptSource does. Tokenizer and reward outlive
+  // it. `longest`: tokens of the training's longest prompt.
+  Validation(const LiveOptions& options, int64_t longest, int64_t vocab_size,
+             const Tokenizer& tokenizer, const Reward& reward);
+
+  // Is one due after `step`, counted from 0?
+  bool follows(int step) const;
+  const PromptSource& prompts() const { return prompts_; }
+
+  // Responses of up to `response_limit` tokens to all prompts, by the generation units, whose
+  // weights must be of `version`: in batches that take no more memory than a step's samples.
+  // Returns, in verl's words, val-core/SOURCE/reward/mean@N for each data_source of the prompts
+  // ("unknown" if they have none) with N responses to each, val-aux/response_length/mean, what
+  // score_responses() says as val-aux/reward/…, and timing_s/testing. Throws as
+  // generate_responses() and score_responses() do.
+  Metrics run(Runtime& runtime, uint64_t version, int64_t response_limit) const;
+
+ private:
+  Experience all_samples() const;
+  // Samples that may be generated at once.
+  int64_t batch_size(int64_t response_limit) const;
+  Metrics score(Experience& experience) const;
+
+  LiveOptions options_;  // the job's, with the prompts and the sampling of the validation
+  int64_t step_samples_;
+  int64_t longest_;  // tokens of the training's longest prompt
+  const Tokenizer& tokenizer_;
+  const Reward& reward_;
+  PromptSource prompts_;
+};
+
+// What of the job's options differs in a validation: its prompts, in the order of the file, and its
+// sampling; nothing is kept of its responses.
+LiveOptions for_validation(LiveOptions options);
+
+}  // namespace nereus
