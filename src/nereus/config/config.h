@@ -144,6 +144,12 @@ struct RewardConfig {
   double max_failures = 0.05;
 };
 
+struct RewardModelConfig {
+  bool enable = false;
+  ModelConfig model;
+  std::vector<int> micro_batch_size_per_gpu;
+};
+
 struct TrainerConfig {
   int total_training_steps = 0;
   int save_freq = -1;
@@ -190,6 +196,7 @@ struct Config {
   CriticConfig critic;
   AlgorithmConfig algorithm;
   RewardConfig reward;
+  RewardModelConfig reward_model;
   TrainerConfig trainer;
   ClusterConfig cluster;
   SupplySetting supply;

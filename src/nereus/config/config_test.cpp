@@ -150,6 +150,16 @@ TEST(Config, ContradictionsNameTheirNumbers) {
   config.algorithm.adv_estimator = "grpo";
   EXPECT_EQ(contradiction(config), "accepted");
   config = valid();
+  config.reward_model.enable = true;
+  EXPECT_THAT(contradiction(config), HasSubstr("reward.name = digit_completion beside "
+                                               "reward_model.enable = true: give one of them"));
+  config.reward.name.clear();
+  EXPECT_EQ(contradiction(config), "reward_model.model.path is missing");
+  config.reward_model.model.path = "model";
+  EXPECT_EQ(contradiction(config), "accepted");
+  config.reward_model.micro_batch_size_per_gpu = {4, 0};
+  EXPECT_THAT(contradiction(config), HasSubstr("micro_batch_size_per_gpu = 0"));
+  config = valid();
   config.rollout.temperature = 0;
   EXPECT_THAT(contradiction(config), HasSubstr("rollout.temperature = 0"));
   config = valid();

@@ -128,6 +128,19 @@ void describe_reward(RewardConfig& reward, V& visit) {
 }
 
 template <class V>
+void describe_reward_model(RewardModelConfig& reward_model, V& visit) {
+  visit("reward_model.enable", reward_model.enable,
+        "Responses are scored by a model, instead of reward.name.");
+  visit("reward_model.model.path", reward_model.model.path,
+        "Directory of a …ForSequenceClassification with one label; its score is read at the last "
+        "token of prompt and response. It shares the actor's tokenizer.");
+  visit("reward_model.model.random_weights", reward_model.model.random_weights,
+        "As for the actor.");
+  visit("reward_model.micro_batch_size_per_gpu", reward_model.micro_batch_size_per_gpu,
+        "Sequences per micro-batch; a list of allowed ones; empty: as for the actor.");
+}
+
+template <class V>
 void describe_trainer(TrainerConfig& trainer, V& visit) {
   visit("trainer.total_training_steps", trainer.total_training_steps, "RL steps to run.");
   visit("trainer.save_freq", trainer.save_freq,
@@ -201,6 +214,7 @@ void describe(Config& config, V& visit) {
   describe_critic(config.critic, visit);
   describe_algorithm(config.algorithm, visit);
   describe_reward(config.reward, visit);
+  describe_reward_model(config.reward_model, visit);
   describe_trainer(config.trainer, visit);
   describe_cluster(config.cluster, visit);
   visit("supply", config.supply, "Devices there over the steps; all, always, if not given.");

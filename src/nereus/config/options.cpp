@@ -109,6 +109,10 @@ LiveOptions to_live_options(const Config& config) {
   if (config.algorithm.use_kl_in_reward || config.actor.use_kl_loss) {
     options.reference = options.actor;
   }
+  if (config.reward_model.enable) {
+    options.reward_model = {config.reward_model.model.path,
+                            config.reward_model.model.random_weights};
+  }
   options.dtype = parse_dtype(config.dtype);
   options.data = {.train_file = config.data.train_files,
                   .prompt_key = config.data.prompt_key,
@@ -145,6 +149,9 @@ LiveOptions to_live_options(const Config& config) {
 
 ControllerOptions to_controller_options(const Config& config) {
   const AdaptationConfig& adaptation = config.adaptation;
+  std::map<Role, std::vector<int>> own_micro_batches;
+  const std::vector<int>& scored = config.reward_model.micro_batch_size_per_gpu;
+  if (!scored.empty()) own_micro_batches[Role::kReward] = scored;
   return {.enabled = adaptation.enabled,
           .gamma = adaptation.gamma,
           .min_gain = adaptation.min_gain,
@@ -153,6 +160,7 @@ ControllerOptions to_controller_options(const Config& config) {
                       .efficiency_threshold = adaptation.efficiency_threshold},
           .planner = {.headroom = adaptation.headroom,
                       .micro_batches = config.actor.ppo_micro_batch_size_per_gpu,
+                      .own_micro_batches = std::move(own_micro_batches),
                       .allow_recompute = adaptation.allow_recompute}};
 }
 

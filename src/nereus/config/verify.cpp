@@ -156,6 +156,26 @@ void verify_algorithm(const AlgorithmConfig& algorithm) {
   positive("algorithm.kl_ctrl.horizon", algorithm.kl_ctrl.horizon);
 }
 
+// What scores responses: exactly one of three.
+void verify_reward(const Config& config) {
+  const RewardConfig& reward = config.reward;
+  std::vector<std::string> chosen;
+  if (!reward.name.empty()) chosen.push_back("reward.name = " + reward.name);
+  if (!reward.custom_path.empty()) {
+    chosen.push_back("custom_reward_function.path = " + reward.custom_path.string());
+  }
+  if (config.reward_model.enable) chosen.emplace_back("reward_model.enable = true");
+  given("reward.name, custom_reward_function.path or reward_model.enable", !chosen.empty());
+  if (chosen.size() > 1) refuse(join(chosen, " beside ") + ": give one of them");
+  given("reward_model.model.path",
+        !config.reward_model.enable || !config.reward_model.model.path.empty());
+  for (int size : config.reward_model.micro_batch_size_per_gpu) {
+    at_least(1, "reward_model.micro_batch_size_per_gpu", size);
+  }
+  require_that(reward.sign == 1 || reward.sign == -1, "reward.sign", reward.sign, "1 or -1");
+  share("reward.max_failures", reward.max_failures);
+}
+
 void verify_trainer(const TrainerConfig& trainer, bool has_validation) {
   at_least(1, "trainer.total_training_steps", trainer.total_training_steps);
   require_that(trainer.save_freq >= -1, "trainer.save_freq", trainer.save_freq,
@@ -226,15 +246,7 @@ void verify(const Config& config) {
   positive("critic.cliprange_value", config.critic.cliprange_value);
   at_least(0, "critic.grad_clip", config.critic.grad_clip);
   verify_algorithm(config.algorithm);
-  const bool is_custom = !config.reward.custom_path.empty();
-  given("reward.name or custom_reward_function.path", is_custom || !config.reward.name.empty());
-  if (is_custom && !config.reward.name.empty()) {
-    refuse("reward.name = " + config.reward.name +
-           " beside custom_reward_function.path: give one of them");
-  }
-  require_that(config.reward.sign == 1 || config.reward.sign == -1, "reward.sign",
-               config.reward.sign, "1 or -1");
-  share("reward.max_failures", config.reward.max_failures);
+  verify_reward(config);
   verify_trainer(config.trainer, !config.data.val_files.empty());
   verify_cluster(config);
   verify_plan(config.plan);

@@ -27,6 +27,7 @@ std::vector<DeviceId> busy_devices(const WorkflowNode& node, const Plan& plan) {
     case Pass::kGenerate:
     case Pass::kLogProbs:
     case Pass::kValues:
+    case Pass::kScores:
     case Pass::kTrain:
       append(node.runs_on);
   }

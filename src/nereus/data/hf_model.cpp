@@ -126,9 +126,11 @@ void on_all_cores(int64_t count, const Body& body) {
 }
 
 // Each run of kRandomChunk elements has a generator of its own, so that all cores may draw.
-at::Tensor random_tensor(const TensorSpec& spec, at::ScalarType dtype, uint64_t seed) {
+at::Tensor random_tensor(const TensorSpec& spec, at::ScalarType dtype, uint64_t seed,
+                         ScoreHead head) {
   if (spec.name.ends_with("norm.weight")) return at::ones(spec.shape, dtype);
-  if (spec.name.ends_with(".bias") || spec.name == kScore) return at::zeros(spec.shape, dtype);
+  const bool is_new_score = spec.name == kScore && head == ScoreHead::kNew;
+  if (spec.name.ends_with(".bias") || is_new_score) return at::zeros(spec.shape, dtype);
   const at::Tensor tensor = at::empty(spec.shape, dtype);
   const std::vector<at::Tensor> chunks = tensor.view(-1).split(kRandomChunk);
   on_all_cores(std::ssize(chunks), [&](int64_t i) {
@@ -163,7 +165,8 @@ ModelSpec read_model_spec(const fs::path& directory) {
   return spec;
 }
 
-TensorMap read_model(const fs::path& directory, const ModelSpec& spec, DType dtype) {
+TensorMap read_model(const fs::path& directory, const ModelSpec& spec, DType dtype,
+                     ScoreHead head) {
   auto found = read_all(directory);
   TensorMap tensors_by_name;
   std::vector<std::string> missing;
@@ -172,7 +175,7 @@ TensorMap read_model(const fs::path& directory, const ModelSpec& spec, DType dty
     if (entry != found.end()) {
       tensors_by_name[tensor.name] = checked(tensor, entry->second, dtype);
       found.erase(entry);  // at most one tensor is in memory twice
-    } else if (tensor.name == kScore) {
+    } else if (tensor.name == kScore && head == ScoreHead::kNew) {
       tensors_by_name[tensor.name] = at::zeros(tensor.shape, scalar_type(dtype));
     } else {
       missing.push_back(tensor.name);
@@ -182,10 +185,10 @@ TensorMap read_model(const fs::path& directory, const ModelSpec& spec, DType dty
   return tensors_by_name;
 }
 
-TensorMap random_model(const ModelSpec& spec, DType dtype, uint64_t seed) {
+TensorMap random_model(const ModelSpec& spec, DType dtype, uint64_t seed, ScoreHead head) {
   TensorMap tensors_by_name;
   for (const TensorSpec& tensor : tensors(spec)) {
-    tensors_by_name[tensor.name] = random_tensor(tensor, scalar_type(dtype), seed);
+    tensors_by_name[tensor.name] = random_tensor(tensor, scalar_type(dtype), seed, head);
   }
   return tensors_by_name;
 }

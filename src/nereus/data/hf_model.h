@@ -19,16 +19,22 @@ inline constexpr const char* kGenerationConfig = "generation_config.json";
 // Error(kInvalidInput) naming the path and the value.
 ModelSpec read_model_spec(const std::filesystem::path& directory);
 
-// All tensors of `spec` from model.safetensors or model.safetensors.index.json, converted to
-// `dtype`. Accepts a missing lm_head for tied models and a body without the "model." prefix. A
-// critic whose score.weight is missing gets zeros (a value head starts at 0). Throws
-// Error(kInvalidInput) naming tensor, file, found and expected shape; for missing tensors; for NaN
-// or Inf (tensor and number of bad elements).
-TensorMap read_model(const std::filesystem::path& directory, const ModelSpec& spec, DType dtype);
+// Whether a scalar head may be new, as a critic's (a value head starts at 0), or must have been
+// trained, as a reward model's.
+enum class ScoreHead { kNew, kTrained };
 
-// Random weights: normal(0, 0.02), norms 1, biases 0, score 0; a function of (seed, tensor name)
-// only.
-TensorMap random_model(const ModelSpec& spec, DType dtype, uint64_t seed);
+// All tensors of `spec` from model.safetensors or model.safetensors.index.json, converted to
+// `dtype`. Accepts a missing lm_head for tied models and a body without the "model." prefix. A new
+// head whose score.weight is missing gets zeros. Throws Error(kInvalidInput) naming tensor, file,
+// found and expected shape; for missing tensors; for NaN or Inf (tensor and number of bad
+// elements).
+TensorMap read_model(const std::filesystem::path& directory, const ModelSpec& spec, DType dtype,
+                     ScoreHead head = ScoreHead::kNew);
+
+// Random weights: normal(0, 0.02), norms 1, biases 0, a new score 0; a function of (seed, tensor
+// name) only.
+TensorMap random_model(const ModelSpec& spec, DType dtype, uint64_t seed,
+                       ScoreHead head = ScoreHead::kNew);
 
 // Directories whose files go along with exported weights; empty: none.
 struct ExportSources {

@@ -128,6 +128,22 @@ TEST(HfModel, BodyWithoutPrefixAndCriticWithoutScore) {
   expect_equal(read_model(directory, critic, DType::kFloat32), weights);
 }
 
+TEST(HfModel, ARewardModelMustHaveItsScore) {
+  const auto directory = fresh_directory();
+  const ModelSpec spec = as_critic(tiny_llama());
+  const TensorMap drawn = random_model(spec, DType::kFloat32, 7, ScoreHead::kTrained);
+  EXPECT_GT(drawn.at("score.weight").abs().max().item<double>(), 0);
+  write_safetensors(directory / "model.safetensors", drawn);
+  expect_equal(read_model(directory, spec, DType::kFloat32, ScoreHead::kTrained), drawn);
+  TensorMap bare = drawn;
+  bare.erase("score.weight");
+  write_safetensors(directory / "model.safetensors", bare);
+  EXPECT_THAT(
+      error_message(ErrorCode::kInvalidInput,
+                    [&] { read_model(directory, spec, DType::kFloat32, ScoreHead::kTrained); }),
+      HasSubstr("1 tensors of config.json are missing: score.weight"));
+}
+
 TEST(HfModel, WrongShapeNamesBothShapes) {
   const auto directory = fresh_directory();
   const ModelSpec spec = tiny_llama();

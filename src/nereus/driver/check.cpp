@@ -11,6 +11,7 @@
 #include "nereus/data/files.h"
 #include "nereus/data/hf_model.h"
 #include "nereus/driver/starting_plan.h"
+#include "nereus/live/initial_state.h"
 #include "nereus/live/prompt_source.h"
 #include "nereus/live/rewarding.h"
 #include "nereus/live/validation.h"
@@ -20,10 +21,10 @@ namespace nereus {
 
 namespace {
 
-std::string check_model(const std::string& role, const ModelSource& source, const ModelSpec& spec,
-                        DType dtype) {
-  if (!source.random_weights) read_model(source.path, spec, dtype);
-  return role + ": " + spec.model_type + " of " + std::to_string(parameter_count(spec)) +
+std::string check_model(Role role, const ModelSource& source, const JobSpec& job) {
+  const auto& [spec, dtype] = job.models.at(role);
+  if (!source.random_weights) read_model(source.path, spec, dtype, score_head(role));
+  return to_string(role) + ": " + spec.model_type + " of " + std::to_string(parameter_count(spec)) +
          " parameters, " + (source.random_weights ? "random" : "from " + source.path.string());
 }
 
@@ -65,12 +66,15 @@ std::string check_reward(const LiveOptions& options, const std::string& key,
   return "warning: " + what;
 }
 
-// The prompts that config calls `key`, and the reward on them.
+// The prompts that config calls `key`, and the reward on them unless that is a model.
 std::vector<std::string> check_prompts(const LiveOptions& options, const std::string& key,
                                        const Tokenizer& tokenizer, int64_t vocab_size) {
   const PromptSource prompts(options.data, tokenizer, vocab_size, options.seed);
-  return {describe_prompts(key, prompts),
-          check_reward(options, key, tokenizer, prompts, vocab_size)};
+  std::vector<std::string> lines = {describe_prompts(key, prompts)};
+  if (!options.reward_model) {
+    lines.push_back(check_reward(options, key, tokenizer, prompts, vocab_size));
+  }
+  return lines;
 }
 
 // The steps of the run at which supply or response length change.
@@ -108,10 +112,10 @@ std::vector<std::string> check(const Config& config) {
         check_prompts(for_validation(options), "data.val_files", *tokenizer, vocab_size);
     lines.insert(lines.end(), validation.begin(), validation.end());
   }
-  lines.push_back(check_model("actor", options.actor, job.model(Role::kActor), options.dtype));
-  if (options.critic) {
-    lines.push_back(
-        check_model("critic", *options.critic, job.model(Role::kCritic), options.dtype));
+  lines.push_back(check_model(Role::kActor, options.actor, job));
+  if (options.critic) lines.push_back(check_model(Role::kCritic, *options.critic, job));
+  if (options.reward_model) {
+    lines.push_back(check_model(Role::kReward, *options.reward_model, job));
   }
   const Plan plan = starting_plan(config.plan, job, options.cluster, options.supply.at(0), planner);
   lines.push_back("starting plan");

@@ -33,7 +33,7 @@ int default_micro_batch(const Workload& workload, int dp, const std::vector<int>
 }
 
 StagePlan placed(ModelStage model_stage, const PlanSetting& setting, const JobSpec& job,
-                 const DevicePool& pool, const std::vector<int>& micro_batches) {
+                 const DevicePool& pool, const PlannerOptions& options) {
   const std::string name = to_string(model_stage);
   auto found = setting.stages.find(name);
   if (found == setting.stages.end()) found = setting.stages.find("all");
@@ -47,20 +47,21 @@ StagePlan placed(ModelStage model_stage, const PlanSetting& setting, const JobSp
            " needs " + std::to_string(layout.devices() * stage.dp) + " devices for " + name +
            ", there are " + std::to_string(pool.size()));
   }
-  const int micro_batch = stage.micro_batch > 0
-                              ? stage.micro_batch
-                              : default_micro_batch(job.workload, stage.dp, micro_batches);
+  const int micro_batch =
+      stage.micro_batch > 0 ? stage.micro_batch
+                            : default_micro_batch(job.workload, stage.dp,
+                                                  allowed_micro_batches(options, model_stage.role));
   StagePlan plan = place(model_stage, layout, stage.dp, micro_batch, stage.recompute, pool);
   if (model_stage.stage == Stage::kGeneration) plan.waves = stage.waves;
   return plan;
 }
 
 Plan configured_plan(const PlanSetting& setting, const JobSpec& job, const DevicePool& pool,
-                     const std::vector<int>& micro_batches) {
+                     const PlannerOptions& options) {
   if (!setting.file.empty()) return read_plan(setting.file);
   Plan plan;
   for (ModelStage model_stage : model_stages(job.workflow)) {
-    plan.stages.push_back(placed(model_stage, setting, job, pool, micro_batches));
+    plan.stages.push_back(placed(model_stage, setting, job, pool, options));
   }
   return plan;
 }
@@ -92,7 +93,7 @@ Plan starting_plan(const PlanSetting& setting, const JobSpec& job, const Cluster
     if (!choice) throw Error(ErrorCode::kInfeasible, choice.error());
     return choice->best.plan;
   }
-  Plan plan = configured_plan(setting, job, pool, options.micro_batches);
+  Plan plan = configured_plan(setting, job, pool, options);
   verify(plan, pool, job);
   require_fit(plan, job, cluster, options.headroom);
   return plan;

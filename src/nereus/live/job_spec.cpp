@@ -29,13 +29,35 @@ void check_batches(const LiveOptions& options) {
   }
 }
 
-void check_positions(const LiveOptions& options, const ModelSpec& actor) {
+void check_positions(const LiveOptions& options, const std::string& whose, const ModelSpec& model) {
   const int64_t longest = options.data.max_prompt_length + options.response_length.longest();
-  if (longest > actor.max_position) {
+  if (longest > model.max_position) {
     refuse("data.max_prompt_length " + std::to_string(options.data.max_prompt_length) +
            " + max_response_length " + std::to_string(options.response_length.longest()) + " = " +
-           std::to_string(longest) + " tokens exceed the actor's max_position_embeddings of " +
-           std::to_string(actor.max_position));
+           std::to_string(longest) + " tokens exceed the " + whose +
+           "'s max_position_embeddings of " + std::to_string(model.max_position));
+  }
+}
+
+ModelSpec reward_model_spec(const LiveOptions& options) {
+  const std::filesystem::path& path = options.reward_model->path;
+  ModelSpec spec = read_model_spec(path);
+  if (spec.head != Head::kScalar) {
+    refuse("reward_model.model.path " + path.string() +
+           " holds a language model, which gives no score: a reward model is a "
+           "…ForSequenceClassification with num_labels 1");
+  }
+  check_positions(options, "reward model", spec);
+  return spec;
+}
+
+void check_vocabularies(const JobSpec& job) {
+  const int64_t tokens = job.model(Role::kActor).vocab_size;
+  for (const auto& [role, model] : job.models) {
+    if (model.spec.vocab_size == tokens) continue;
+    refuse("the " + to_string(role) + (role == Role::kReward ? " model" : "") +
+           " has a vocabulary of " + std::to_string(model.spec.vocab_size) +
+           " tokens, the actor of " + std::to_string(tokens) + ": they must share one tokenizer");
   }
 }
 
@@ -58,9 +80,11 @@ JobSpec job_spec(const LiveOptions& options, int step) {
 
   JobSpec job;
   const bool with_reference = options.reference.has_value();
-  job.workflow = options.critic ? ppo_workflow(with_reference) : grpo_workflow(with_reference);
+  const bool with_reward_model = options.reward_model.has_value();
+  job.workflow = options.critic ? ppo_workflow(with_reference, with_reward_model)
+                                : grpo_workflow(with_reference, with_reward_model);
   const ModelSpec actor = read_model_spec(options.actor.path);
-  check_positions(options, actor);
+  check_positions(options, "actor", actor);
   job.models[Role::kActor] = {actor, options.dtype};
   if (options.critic) {
     job.models[Role::kCritic] = {as_critic(read_model_spec(options.critic->path)), options.dtype};
@@ -68,13 +92,10 @@ JobSpec job_spec(const LiveOptions& options, int step) {
   if (with_reference) {
     job.models[Role::kReference] = {read_model_spec(options.reference->path), options.dtype};
   }
-  for (const auto& [role, model] : job.models) {
-    if (model.spec.vocab_size != actor.vocab_size) {
-      refuse("the " + to_string(role) + " has a vocabulary of " +
-             std::to_string(model.spec.vocab_size) + " tokens, the actor of " +
-             std::to_string(actor.vocab_size) + ": they must share one tokenizer");
-    }
+  if (with_reward_model) {
+    job.models[Role::kReward] = {reward_model_spec(options), options.dtype};
   }
+  check_vocabularies(job);
 
   const int64_t n = options.data.samples_per_prompt;
   job.workload = {.samples = options.data.train_batch_size * n,

@@ -6,6 +6,7 @@
 #include "nereus/data/hf_model.h"
 #include "nereus/engine/stopwatch.h"
 #include "nereus/live/failed_batch.h"
+#include "nereus/live/initial_state.h"
 #include "nereus/live/metrics.h"
 #include "nereus/live/ppo_step.h"
 #include "nereus/live/prompt_source.h"
@@ -22,13 +23,6 @@ namespace {
 constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
 constexpr ModelStage kReferenceInference{Role::kReference, Stage::kInference};
 
-// The weights a model-stage starts from.
-TensorMap initial_weights(const ModelSource& source, const ModelSpec& spec, DType dtype,
-                          uint64_t seed) {
-  return source.random_weights ? random_model(spec, dtype, seed)
-                               : read_model(source.path, spec, dtype);
-}
-
 // A transition beside the next step, and the plan that is in force after that step.
 struct Overlap {
   TransitionDag dag;
@@ -44,18 +38,18 @@ class LiveJob::Impl {
         job_(job_spec(options_, 0)),
         tokenizer_(Tokenizer::open(options_.data.tokenizer)),
         prompts_(options_.data, *tokenizer_, job_.model(Role::kActor).vocab_size, options_.seed),
-        reward_(open_reward(options_)),
+        reward_(options_.reward_model ? nullptr : open_reward(options_)),
         kl_(options_.ppo.kl_coef, options_.ppo.target_kl,
             options_.ppo.adaptive_kl ? options_.ppo.kl_horizon : 0),
         runtime_(options_.cluster, options_.backend, job_.models),
         transitions_(runtime_, options_) {
     if (!options_.validation.file.empty()) {
       validation_.emplace(options_, prompts_.longest(), job_.model(Role::kActor).vocab_size,
-                          *tokenizer_, *reward_);
+                          *tokenizer_, reward_.get());
     }
     verify(plan, all_devices(options_.cluster), job_);
     verify_trainable(plan, job_.models);
-    load_models(plan);
+    load_models(runtime_, plan, options_);
     runtime_.adopt(std::move(plan));
     runtime_.synchronise_generation();
   }
@@ -80,7 +74,6 @@ class LiveJob::Impl {
   Inventory inventory() const { return {options_.cluster, devices_at(step_)}; }
 
  private:
-  void load_models(const Plan& plan);
   uint64_t trained_version() const;  // of the actor's weights
   // The step's samples with responses; then with log-probabilities, values and scores; then with
   // rewards, advantages and returns.
@@ -105,7 +98,7 @@ class LiveJob::Impl {
   JobSpec job_;
   std::unique_ptr<Tokenizer> tokenizer_;
   PromptSource prompts_;
-  std::unique_ptr<Reward> reward_;
+  std::unique_ptr<Reward> reward_;  // null with a reward model
   KlController kl_;
   Runtime runtime_;
   Transitions transitions_;
@@ -114,19 +107,6 @@ class LiveJob::Impl {
   int step_ = 0;
   int64_t position_ = 0;  // of the next step's first prompt in the sequence of epochs
 };
-
-void LiveJob::Impl::load_models(const Plan& plan) {
-  std::map<Role, ModelSource> sources = {{Role::kActor, options_.actor}};
-  if (options_.critic) sources[Role::kCritic] = *options_.critic;
-  if (options_.reference) sources[Role::kReference] = *options_.reference;
-  for (const auto& [role, source] : sources) {  // one model at a time in host memory
-    const TensorMap weights =
-        initial_weights(source, job_.model(role), options_.dtype, options_.seed);
-    for (const StagePlan& stage : plan.stages) {
-      if (stage.model_stage.role == role) runtime_.create(stage, weights);
-    }
-  }
-}
 
 StepReport LiveJob::Impl::run_step() {
   const Stopwatch timer;
@@ -213,7 +193,7 @@ void LiveJob::Impl::make_experience(Experience& experience, Metrics& metrics,
   }
   if (options_.critic) timings.push_back(infer_values(runtime_, experience));
   timings.push_back(
-      score_responses(experience, step_, *reward_, *tokenizer_, prompts_, options_, metrics));
+      score(runtime_, experience, step_, reward_.get(), *tokenizer_, prompts_, options_, metrics));
 }
 
 void LiveJob::Impl::estimate_advantages(Experience& experience, Metrics& metrics,

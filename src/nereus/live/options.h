@@ -65,9 +65,10 @@ struct LiveOptions {
   Cluster cluster;
   Backend backend;
   ModelSource actor;
-  std::optional<ModelSource> critic;     // exactly with GAE
-  std::optional<ModelSource> reference;  // needed for KL in reward or in loss
-  DType dtype = DType::kFloat32;         // weights; half precision keeps an fp32 master copy
+  std::optional<ModelSource> critic;        // exactly with GAE
+  std::optional<ModelSource> reference;     // needed for KL in reward or in loss
+  std::optional<ModelSource> reward_model;  // scores responses in place of `reward`
+  DType dtype = DType::kFloat32;            // weights; half precision keeps an fp32 master copy
   DataOptions data;
   ValidationOptions validation;
   PpoOptions ppo;
@@ -77,7 +78,7 @@ struct LiveOptions {
   bool ignore_eos = false;
   LengthSchedule response_length;  // max_response_length per step
   SupplySchedule supply;           // devices per step
-  std::string reward;              // for open_reward()
+  std::string reward;              // for open_reward(), without a reward model
   Json reward_options;
   double max_reward_failures = 0.05;  // share of samples whose reward may raise
   int total_steps = 0;
@@ -95,7 +96,8 @@ struct LiveOptions {
 
 // What planner and controller know of this job. Reads the config.json files. `step`: which step's
 // lengths. Throws Error(kInvalidInput) naming the option for contradictions (mini-batch larger than
-// the batch, a critic of another vocabulary, GAE without a critic, KL without a reference, …).
+// the batch, a critic of another vocabulary, GAE without a critic, KL without a reference, a reward
+// model that gives no score, …).
 JobSpec job_spec(const LiveOptions& options, int step);
 
 }  // namespace nereus

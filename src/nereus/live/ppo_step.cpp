@@ -2,12 +2,14 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
 #include <numeric>
 #include <optional>
 
 #include "nereus/base/error.h"
 #include "nereus/base/log.h"
 #include "nereus/rl/minibatch.h"
+#include "nereus/rl/rewards/place_score.h"
 
 namespace nereus {
 
@@ -16,6 +18,7 @@ namespace {
 constexpr ModelStage kActorGeneration{Role::kActor, Stage::kGeneration};
 constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
 constexpr ModelStage kCriticTraining{Role::kCritic, Stage::kTraining};
+constexpr ModelStage kRewardInference{Role::kReward, Stage::kInference};
 
 // The part of `items` that replica `unit` of `dp` works on: contiguous, balanced.
 std::vector<int64_t> share_of(const std::vector<int64_t>& items, int unit, int dp) {
@@ -29,9 +32,15 @@ std::vector<int64_t> everything(const Experience& experience) {
   return indices;
 }
 
-std::vector<MicroBatch> inputs_of(const std::vector<SampleBatch>& batches) {
+// Whether a pass gives an output per response token, or one per sample, at its last token.
+enum class Outputs { kPerToken, kPerSample };
+
+std::vector<MicroBatch> inputs_of(const std::vector<SampleBatch>& batches,
+                                  Outputs outputs = Outputs::kPerToken) {
   std::vector<MicroBatch> inputs;
-  for (const SampleBatch& batch : batches) inputs.push_back(batch.input);
+  for (const SampleBatch& batch : batches) {
+    inputs.push_back(outputs == Outputs::kPerToken ? batch.input : with_last_tokens(batch.input));
+  }
   return inputs;
 }
 
@@ -66,7 +75,8 @@ auto with_micro_batches_that_fit(Runtime& runtime, ModelStage model_stage, const
 // unit.
 NodeTiming infer(Runtime& runtime, const std::string& name, ModelStage model_stage,
                  const Experience& experience, double temperature,
-                 const std::function<void(const TokenOutputs&, const SampleBatch&)>& take) {
+                 const std::function<void(const TokenOutputs&, const SampleBatch&)>& take,
+                 Outputs which = Outputs::kPerToken) {
   const PassOptions options{.temperature = temperature};
   return with_micro_batches_that_fit(runtime, model_stage, [&] {
     const StagePlan& stage = at(runtime.plan(), model_stage);
@@ -74,7 +84,7 @@ NodeTiming infer(Runtime& runtime, const std::string& name, ModelStage model_sta
       const std::vector<SampleBatch> batches =
           micro_batches(experience, share_of(everything(experience), unit, stage.dp()),
                         stage.micro_batch, engine.device());
-      const std::vector<TokenOutputs> outputs = engine.forward(inputs_of(batches), options);
+      const std::vector<TokenOutputs> outputs = engine.forward(inputs_of(batches, which), options);
       if (!engine.speaks()) return;
       for (size_t i = 0; i < batches.size(); ++i) take(outputs[i], batches[i]);
     });
@@ -282,6 +292,24 @@ std::vector<UpdateOutcome> update_models(Runtime& runtime, const Experience& exp
   }
   outcomes.push_back(update_by_batches(update_actor, runtime, experience, batches, options));
   return outcomes;
+}
+
+NodeTiming infer_scores(Runtime& runtime, Experience& experience) {
+  const auto take = [&](const TokenOutputs& outputs, const SampleBatch& batch) {
+    const at::Tensor scores = outputs.values.to(at::kCPU, at::kDouble);
+    for (size_t i = 0; i < batch.samples.size(); ++i) {
+      const double score = scores[static_cast<int64_t>(i)].item<double>();
+      place_score(experience[batch.samples[i]], {.score = score});
+    }
+  };
+  NodeTiming timing = infer(runtime, "reward", kRewardInference, experience, /*temperature=*/1,
+                            take, Outputs::kPerSample);
+  for (const Sample& sample : experience) {
+    if (std::isfinite(sample.score)) continue;
+    throw Error(ErrorCode::kNumeric, "the reward model's score of sample " +
+                                         std::to_string(sample.id) + " is not finite");
+  }
+  return timing;
 }
 
 }  // namespace nereus

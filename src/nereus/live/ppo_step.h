@@ -22,6 +22,9 @@ NodeTiming infer_log_probs(Runtime& runtime, const std::string& name, ModelStage
                            Experience& experience, std::vector<double> Sample::* member,
                            double temperature);
 NodeTiming infer_values(Runtime& runtime, Experience& experience);
+// The reward model's score of prompt and response, read at their last token, into score and
+// token_scores. Throws Error(kNumeric) for a score that is not finite.
+NodeTiming infer_scores(Runtime& runtime, Experience& experience);
 
 struct UpdateOutcome {
   NodeTiming timing;

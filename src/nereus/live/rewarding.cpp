@@ -47,6 +47,12 @@ void keep_rollouts(const Experience& experience, int step, const std::vector<std
   write_text(directory / (std::to_string(step + 1) + ".jsonl"), lines);
 }
 
+std::vector<std::string> decoded(const Experience& experience, const Tokenizer& tokenizer) {
+  std::vector<std::vector<int64_t>> responses;
+  for (const Sample& sample : experience) responses.push_back(sample.response);
+  return tokenizer.decode_batch(responses);
+}
+
 constexpr int64_t kTriedTokens = 16;
 
 // Of the whole vocabulary, evenly spread.
@@ -63,10 +69,7 @@ NodeTiming score_responses(Experience& experience, int step, const Reward& rewar
                            const Tokenizer& tokenizer, const PromptSource& prompts,
                            const LiveOptions& options, Metrics& metrics) {
   const Stopwatch timer;
-  std::vector<std::vector<int64_t>> responses;
-  for (const Sample& sample : experience) responses.push_back(sample.response);
-  const std::vector<std::string> texts = tokenizer.decode_batch(responses);
-
+  const std::vector<std::string> texts = decoded(experience, tokenizer);
   int64_t failures = 0;
   std::string first_failure;
   std::map<std::string, std::vector<double>> extras;
@@ -99,6 +102,28 @@ NodeTiming score_responses(Experience& experience, int step, const Reward& rewar
   }
   const Seconds took = timer.elapsed();
   return {"reward", took, {{OpClass::kHost, took}}};
+}
+
+NodeTiming score_by_model(Runtime& runtime, Experience& experience, int step,
+                          const Tokenizer& tokenizer, const PromptSource& prompts,
+                          const LiveOptions& options) {
+  NodeTiming timing = infer_scores(runtime, experience);
+  if (options.rollout_directory.empty()) return timing;
+  const Stopwatch timer;
+  keep_rollouts(experience, step, decoded(experience, tokenizer), prompts,
+                options.rollout_directory);
+  const Seconds took = timer.elapsed();
+  timing.by_class[OpClass::kHost] += took;
+  timing.total += took;
+  return timing;
+}
+
+NodeTiming score(Runtime& runtime, Experience& experience, int step, const Reward* reward,
+                 const Tokenizer& tokenizer, const PromptSource& prompts,
+                 const LiveOptions& options, Metrics& metrics) {
+  return reward == nullptr
+             ? score_by_model(runtime, experience, step, tokenizer, prompts, options)
+             : score_responses(experience, step, *reward, tokenizer, prompts, options, metrics);
 }
 
 RewardTrial try_reward(const Reward& reward, const Tokenizer& tokenizer,

@@ -24,6 +24,17 @@ NodeTiming score_responses(Experience& experience, int step, const Reward& rewar
                            const Tokenizer& tokenizer, const PromptSource& prompts,
                            const LiveOptions& options, Metrics& metrics);
 
+// The same by the job's reward model, which cannot fail on single samples and gives no further
+// numbers.
+NodeTiming score_by_model(Runtime& runtime, Experience& experience, int step,
+                          const Tokenizer& tokenizer, const PromptSource& prompts,
+                          const LiveOptions& options);
+
+// By `reward`, or by the job's reward model if it is null.
+NodeTiming score(Runtime& runtime, Experience& experience, int step, const Reward* reward,
+                 const Tokenizer& tokenizer, const PromptSource& prompts,
+                 const LiveOptions& options, Metrics& metrics);
+
 // What became of a reward that was tried on prompts.
 struct RewardTrial {
   int64_t failures = 0;  // prompts to which it could score no response

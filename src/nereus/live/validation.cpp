@@ -28,7 +28,7 @@ LiveOptions for_validation(LiveOptions options) {
 }
 
 Validation::Validation(const LiveOptions& options, int64_t longest, int64_t vocab_size,
-                       const Tokenizer& tokenizer, const Reward& reward)
+                       const Tokenizer& tokenizer, const Reward* reward)
     : options_(for_validation(options)),
       step_samples_(options.data.train_batch_size * options.data.samples_per_prompt),
       longest_(longest),
@@ -58,7 +58,7 @@ Metrics Validation::run(Runtime& runtime, uint64_t version, int64_t response_lim
     generate_responses(runtime, batch, version, generation);
     std::ranges::move(batch, begin);
   }
-  Metrics metrics = score(experience);
+  Metrics metrics = scored(runtime, experience);
   metrics["timing_s/testing"] = timer.elapsed().count();
   return metrics;
 }
@@ -83,9 +83,9 @@ int64_t Validation::batch_size(int64_t response_limit) const {
   return std::max<int64_t>(1, step_tokens / (longest + response_limit));
 }
 
-Metrics Validation::score(Experience& experience) const {
+Metrics Validation::scored(Runtime& runtime, Experience& experience) const {
   Metrics said;
-  score_responses(experience, /*step=*/0, reward_, tokenizer_, prompts_, options_, said);
+  score(runtime, experience, /*step=*/0, reward_, tokenizer_, prompts_, options_, said);
   Metrics metrics;
   for (const auto& [key, value] : said) metrics["val-aux/" + key] = value;
   std::map<std::string, std::vector<double>> scores;  // by data source

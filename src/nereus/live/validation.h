@@ -13,9 +13,10 @@ namespace nereus {
 class Validation final {
  public:
   // Reads the prompts of options.validation.file as PromptSource does. Tokenizer and reward outlive
-  // it. `longest`: tokens of the training's longest prompt.
+  // it; without a reward the job's reward model scores. `longest`: tokens of the training's longest
+  // prompt.
   Validation(const LiveOptions& options, int64_t longest, int64_t vocab_size,
-             const Tokenizer& tokenizer, const Reward& reward);
+             const Tokenizer& tokenizer, const Reward* reward);
 
   // Is one due after `step`, counted from 0?
   bool follows(int step) const;
@@ -25,21 +26,21 @@ class Validation final {
   // weights must be of `version`: in batches that take no more memory than a step's samples.
   // Returns, in verl's words, val-core/SOURCE/reward/mean@N for each data_source of the prompts
   // ("unknown" if they have none) with N responses to each, val-aux/response_length/mean, what
-  // score_responses() says as val-aux/reward/…, and timing_s/testing. Throws as
-  // generate_responses() and score_responses() do.
+  // score() says as val-aux/reward/…, and timing_s/testing. Throws as generate_responses() and
+  // score() do.
   Metrics run(Runtime& runtime, uint64_t version, int64_t response_limit) const;
 
  private:
   Experience all_samples() const;
   // Samples that may be generated at once.
   int64_t batch_size(int64_t response_limit) const;
-  Metrics score(Experience& experience) const;
+  Metrics scored(Runtime& runtime, Experience& experience) const;
 
   LiveOptions options_;  // the job's, with the prompts and the sampling of the validation
   int64_t step_samples_;
   int64_t longest_;  // tokens of the training's longest prompt
   const Tokenizer& tokenizer_;
-  const Reward& reward_;
+  const Reward* reward_;
   PromptSource prompts_;
 };
 

@@ -123,7 +123,10 @@ Head parse_head(const Json& config, const Family& family, const std::string& whe
     refuse(where, "architecture \"" + architecture + "\" is not supported; supported: " +
                       language_model + ", " + family.class_prefix + kScalarClass);
   }
-  const auto labels = optional(config, "id2label", Json::object(), where).size();
+  constexpr size_t kUnsaidLabels = 2;  // transformers leaves its default out of a saved config
+  const size_t labels = config.contains("id2label")
+                            ? optional(config, "id2label", Json::object(), where).size()
+                            : kUnsaidLabels;
   const auto num_labels = optional(config, "num_labels", labels, where);
   if (num_labels != 1) {
     refuse(where, architecture + " has " + std::to_string(num_labels) +

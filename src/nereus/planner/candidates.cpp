@@ -137,7 +137,7 @@ class Predictor {
   // smallest that holds them all. Generation has waves instead.
   std::vector<int> micro_batches(int64_t own) const {
     if (model_stage_.stage == Stage::kGeneration) return {};
-    std::vector<int> sizes = options_.micro_batches;
+    std::vector<int> sizes = allowed_micro_batches(options_, model_stage_.role);
     if (sizes.empty()) sizes = powers_of_two(job_.workload.mini_batch);
     // No micro-batch is larger than the batch.
     for (int& size : sizes) size = std::min(size, static_cast<int>(job_.workload.samples));

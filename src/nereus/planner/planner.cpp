@@ -37,6 +37,11 @@ std::string closest_to_fitting(Problem& problem, const PlannerOptions& options) 
 
 }  // namespace
 
+const std::vector<int>& allowed_micro_batches(const PlannerOptions& options, Role role) {
+  const auto own = options.own_micro_batches.find(role);
+  return own == options.own_micro_batches.end() ? options.micro_batches : own->second;
+}
+
 Expected<PlanChoice> choose_plan(const JobSpec& job, const Cluster& cluster, const DevicePool& pool,
                                  const Calibration& calibration, const PlannerOptions& options,
                                  const Plan* current) {

@@ -1,6 +1,7 @@
 // Finds the fastest plan that fits.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,7 +14,8 @@ namespace nereus {
 struct PlannerOptions {
   double headroom = 0.1;           // share of device memory kept free
   std::vector<int> micro_batches;  // allowed values; empty: powers of two up to the mini-batch
-  bool allow_recompute = true;     // may trade time for activation memory
+  std::map<Role, std::vector<int>> own_micro_batches = {};  // in place of those, for some models
+  bool allow_recompute = true;                              // may trade time for activation memory
   // What the runtime that carries the plan out must support; ours does not train with either yet.
   bool allow_offload = false;  // idle state may wait in the memory of its host
   int most_zero = 1;           // ZeRO-1 over at most so many data-parallel ranks
@@ -23,6 +25,9 @@ struct PlannerOptions {
   int keep = 8;            // runners-up to report
   double tolerance = 0.2;  // runners-up are at most this much slower than the best
 };
+
+// The micro-batches that the passes of a model may have; empty: powers of two.
+const std::vector<int>& allowed_micro_batches(const PlannerOptions& options, Role role);
 
 struct Candidate {
   Plan plan;

@@ -119,6 +119,22 @@ TEST(Planner, EqualsExhaustiveEnumerationOnFourDevices) {
   expect_optimal(job, 4, {1, 4});
 }
 
+TEST(Planner, ARewardModelMayHaveMicroBatchesOfItsOwn) {
+  JobSpec job = stories_job(64);
+  job.workflow = ppo_workflow(true, /*with_reward_model=*/true);
+  job.models[Role::kReward] = {as_critic(stories_spec()), DType::kFloat32};
+  const Cluster cluster = cpu_cluster(4, Bytes(1 << 30), 2);
+  const PlannerOptions options{.micro_batches = {2},
+                               .own_micro_batches = {{Role::kReward, {3, 8}}}};
+  const auto choice = choose_plan(job, cluster, all_devices(cluster), {}, options);
+  ASSERT_TRUE(choice) << choice.error();
+  for (const StagePlan& stage : choice->best.plan.stages) {
+    const bool scores = stage.model_stage.role == Role::kReward;
+    if (stage.model_stage.stage == Stage::kGeneration) continue;
+    EXPECT_THAT(stage.micro_batch, scores ? testing::AnyOf(3, 8) : testing::AnyOf(2, 2));
+  }
+}
+
 TEST(Planner, AlternativesFitAndAreSortedWithinTheTolerance) {
   const JobSpec job = stories_job(128);
   const Cluster cluster = cpu_cluster(4, Bytes(60 << 20), 2);

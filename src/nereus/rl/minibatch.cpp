@@ -50,6 +50,13 @@ SampleBatch make_batch(const Experience& experience, std::span<const int64_t> sa
 
 }  // namespace
 
+MicroBatch with_last_tokens(MicroBatch input) {
+  const Packing& packing = input.packing;
+  input.predicts = packing.boundaries.narrow(0, 1, packing.sequences()).to(at::kLong) - 1;
+  input.targets = at::Tensor();  // no scalar head reads them
+  return input;
+}
+
 std::vector<std::vector<int64_t>> mini_batches(int64_t samples, int64_t mini_batch, int epochs,
                                                bool shuffle, uint64_t seed, int step) {
   NEREUS_CHECK(mini_batch > 0, "mini_batch must be positive, not " + std::to_string(mini_batch));

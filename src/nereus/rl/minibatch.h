@@ -29,6 +29,10 @@ std::vector<SampleBatch> micro_batches(const Experience& experience,
                                        std::span<const int64_t> indices, int64_t micro_batch,
                                        at::Device device);
 
+// The micro-batch with each sequence's last token in place of those that predict response tokens:
+// passes give one output per sample.
+MicroBatch with_last_tokens(MicroBatch input);
+
 // Per-token values of the given samples, concatenated in order: [n].
 at::Tensor gather(const Experience& experience, std::span<const int64_t> samples,
                   std::vector<double> Sample::* member, const at::TensorOptions& options);

@@ -58,6 +58,16 @@ TEST(MicroBatches, SamplesBehindEachOther) {
   EXPECT_THAT(values(batches[1].input.predicts), IsEmpty());
 }
 
+TEST(MicroBatches, LastTokensAreThoseOfTheSequences) {
+  const Experience experience = samples_of({3, 1, 0});
+  const std::vector<int64_t> indices = {1, 0, 2};
+  const auto batches = micro_batches(experience, indices, 3, at::kCPU);
+  const MicroBatch input = with_last_tokens(batches.front().input);
+  EXPECT_THAT(input.packing.lengths, ElementsAre(3, 5, 2));
+  EXPECT_THAT(values(input.predicts), ElementsAre(2, 7, 9));
+  EXPECT_TRUE(at::equal(input.tokens, batches.front().input.tokens));
+}
+
 TEST(MicroBatches, NothingToDo) {
   EXPECT_THAT(micro_batches(samples_of({1}), {}, 4, at::kCPU), IsEmpty());
 }

@@ -76,6 +76,19 @@ TEST(JobSpec, VerifyAcceptsAWholePlanOnly) {
   EXPECT_THAT(refusal(plan, job), HasSubstr("critic/training: the job has no critic model"));
 }
 
+TEST(JobSpec, ARewardModelMustBePlaced) {
+  JobSpec job = ppo_job();
+  const Plan without = plan_for(job);
+  job.workflow = ppo_workflow(true, /*with_reward_model=*/true);
+  EXPECT_THAT(refusal(without, job), HasSubstr("needs exactly actor/generation, actor/training, "
+                                               "critic/training, reference/inference, "
+                                               "reward/inference"));
+  EXPECT_THAT(refusal(plan_for(job), job), HasSubstr("the job has no reward model"));
+  job.models[Role::kReward] = {as_critic(tiny())};
+  EXPECT_EQ(refusal(plan_for(job), job), "accepted");
+  EXPECT_EQ(models_of(plan_for(job), job).back().head, Head::kScalar);
+}
+
 TEST(JobSpec, VerifyIncludesThePlansOwnRules) {
   const JobSpec job = ppo_job();
   Plan plan = plan_for(job);

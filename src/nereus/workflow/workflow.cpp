@@ -10,11 +10,13 @@ namespace {
 
 bool holds_state(Pass pass) { return pass != Pass::kReward && pass != Pass::kAdvantage; }
 
-Workflow actor_workflow(const char* algorithm, bool with_critic, bool with_reference) {
+Workflow actor_workflow(const char* algorithm, bool with_critic, bool with_reference,
+                        bool with_reward_model) {
   constexpr ModelStage kGenerator{Role::kActor, Stage::kGeneration};
   constexpr ModelStage kActor{Role::kActor, Stage::kTraining};
   constexpr ModelStage kCritic{Role::kCritic, Stage::kTraining};
   constexpr ModelStage kReference{Role::kReference, Stage::kInference};
+  constexpr ModelStage kRewardModel{Role::kReward, Stage::kInference};
   Workflow workflow{.algorithm = algorithm};
   const auto add = [&](const char* name, Pass pass, ModelStage runs_on,
                        const std::vector<int>& after) {
@@ -27,7 +29,8 @@ Workflow actor_workflow(const char* algorithm, bool with_critic, bool with_refer
   std::vector<int> experience = {add("old_log_prob", Pass::kLogProbs, kActor, {gen})};
   if (with_reference) experience.push_back(add("ref", Pass::kLogProbs, kReference, {gen}));
   if (with_critic) experience.push_back(add("values", Pass::kValues, kCritic, {gen}));
-  experience.push_back(add("reward", Pass::kReward, {}, {gen}));
+  experience.push_back(with_reward_model ? add("reward", Pass::kScores, kRewardModel, {gen})
+                                         : add("reward", Pass::kReward, {}, {gen}));
   const int adv = add("adv", Pass::kAdvantage, {}, experience);
   if (with_critic) add("update_critic", Pass::kTrain, kCritic, {adv});
   const int update_actor = add("update_actor", Pass::kTrain, kActor, {adv});
@@ -47,6 +50,8 @@ std::string to_string(Pass pass) {
       return "values";
     case Pass::kReward:
       return "reward";
+    case Pass::kScores:
+      return "scores";
     case Pass::kAdvantage:
       return "advantage";
     case Pass::kTrain:
@@ -57,12 +62,12 @@ std::string to_string(Pass pass) {
   return "unknown";
 }
 
-Workflow ppo_workflow(bool with_reference) {
-  return actor_workflow("gae", /*with_critic=*/true, with_reference);
+Workflow ppo_workflow(bool with_reference, bool with_reward_model) {
+  return actor_workflow("gae", /*with_critic=*/true, with_reference, with_reward_model);
 }
 
-Workflow grpo_workflow(bool with_reference) {
-  return actor_workflow("grpo", /*with_critic=*/false, with_reference);
+Workflow grpo_workflow(bool with_reference, bool with_reward_model) {
+  return actor_workflow("grpo", /*with_critic=*/false, with_reference, with_reward_model);
 }
 
 std::vector<ModelStage> model_stages(const Workflow& workflow) {

@@ -10,8 +10,18 @@
 namespace nereus {
 
 // What a node computes. Inference passes of a trained model (old log-probabilities, values) run on
-// its training units, as verl does: `runs_on` names whose state is used.
-enum class Pass { kGenerate, kLogProbs, kValues, kReward, kAdvantage, kTrain, kSyncWeights };
+// its training units, as verl does: `runs_on` names whose state is used. Samples are scored by a
+// function on the host (kReward) or by a reward model (kScores).
+enum class Pass {
+  kGenerate,
+  kLogProbs,
+  kValues,
+  kReward,
+  kScores,
+  kAdvantage,
+  kTrain,
+  kSyncWeights
+};
 std::string to_string(Pass pass);  // "generate", "log_probs", …
 
 struct WorkflowNode {
@@ -32,10 +42,11 @@ struct Workflow {
 };
 
 // gen → {old_log_prob, ref, values, reward} → adv → {update_critic, update_actor}, and
-// update_actor → update_weights (which runs on the actor's generation units).
-Workflow ppo_workflow(bool with_reference);
+// update_actor → update_weights (which runs on the actor's generation units). `reward` is a pass of
+// the reward model if there is one.
+Workflow ppo_workflow(bool with_reference, bool with_reward_model = false);
 // The same without a critic: advantages are relative to the other responses to a prompt.
-Workflow grpo_workflow(bool with_reference);
+Workflow grpo_workflow(bool with_reference, bool with_reward_model = false);
 
 // The model-stages that hold state: what a plan must place. Sorted.
 std::vector<ModelStage> model_stages(const Workflow& workflow);

@@ -50,6 +50,22 @@ TEST(Workflow, PlacesOnlyWhatHoldsState) {
                           ModelStage{Role::kCritic, Stage::kTraining}));
 }
 
+TEST(Workflow, ARewardModelIsPlacedAndNotTrained) {
+  constexpr ModelStage kRewardModel{Role::kReward, Stage::kInference};
+  for (const auto workflow_of : {ppo_workflow, grpo_workflow}) {
+    const Workflow by_rule = workflow_of(true, false), by_model = workflow_of(true, true);
+    EXPECT_EQ(names_in_order(by_model), names_in_order(by_rule));
+    EXPECT_EQ(by_model.edges, by_rule.edges);
+    std::vector<ModelStage> stages = model_stages(by_rule);
+    stages.push_back(kRewardModel);
+    EXPECT_EQ(model_stages(by_model), stages);
+    EXPECT_EQ(trained_stages(by_model), trained_stages(by_rule));
+  }
+  EXPECT_EQ(Json(ppo_workflow(true, true)).at("nodes").at(4),
+            Json::parse(R"({"name": "reward", "pass": "scores", "role": "reward",
+                            "stage": "inference"})"));
+}
+
 TEST(Workflow, OrderIsStableAndRefusesCycles) {
   Workflow workflow{"test", {{"a"}, {"b"}, {"c"}, {"d"}}, {{3, 0}, {2, 1}}};
   EXPECT_THAT(names_in_order(workflow), ElementsAre("c", "b", "d", "a"));

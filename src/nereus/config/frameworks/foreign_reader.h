@@ -58,6 +58,7 @@ inline constexpr ModelStage kForeignGeneration{Role::kActor, Stage::kGeneration}
 inline constexpr ModelStage kForeignActor{Role::kActor, Stage::kTraining};
 inline constexpr ModelStage kForeignCritic{Role::kCritic, Stage::kTraining};
 inline constexpr ModelStage kForeignReference{Role::kReference, Stage::kInference};
+inline constexpr ModelStage kForeignReward{Role::kReward, Stage::kInference};
 
 // Why keys do not matter, and what is made of state that a plan holds whole.
 inline constexpr const char* kShardedWeights =

@@ -59,7 +59,7 @@ struct KeyNote {
 struct ForeignSetting {
   Framework framework = Framework::kVerl;
   std::vector<int> groups;  // devices of each group of model-stages; groups lie side by side
-  std::map<ModelStage, ForeignStage> stages;  // actor, critic and reference
+  std::map<ModelStage, ForeignStage> stages;  // actor, critic, reference and reward model
   Execution execution;
   bool asynchronous = false;
   ForeignJob job;

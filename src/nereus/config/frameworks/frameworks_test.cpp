@@ -71,6 +71,34 @@ TEST(Frameworks, VerlMegatronIsAPlan) {
   EXPECT_TRUE(execution.sequence_parallel && execution.paged_cache);
 }
 
+TEST(Frameworks, VerlRewardModelRunsWhereTheSettingSays) {
+  constexpr ModelStage kReward{Role::kReward, Stage::kInference};
+  JobSpec job = large_job();
+  job.workflow = ppo_workflow(/*with_reference=*/true, /*with_reward_model=*/true);
+  job.models[Role::kReward] = job.models.at(Role::kCritic);
+  const std::string reward =
+      kMegatron +
+      " reward_model.enable=True reward_model.model.path=m reward_model.max_length=2048 "
+      "reward_model.megatron.tensor_model_parallel_size=2 reward_model.micro_batch_size_per_gpu=3 ";
+  const ForeignSetting setting = translated(reward);
+  EXPECT_THAT(setting.unknown, IsEmpty());
+  EXPECT_THAT(setting.approximated, Contains(Field(&KeyNote::key, "reward_model.enable")));
+  const StagePlan shared = at(to_plan(setting, job, pool_of(2)), kReward);
+  EXPECT_EQ(shared.layout, (Layout{.tp = 2}));
+  EXPECT_EQ(shared.micro_batch, 3);
+  EXPECT_EQ(shared.dp(), 8);
+
+  const std::string own =
+      "reward_model.enable_resource_pool=True reward_model.nnodes=1 reward_model.n_gpus_per_node=8";
+  const ForeignSetting apart = translated(reward + own);
+  EXPECT_THAT(apart.groups, ElementsAre(16, 8));
+  const StagePlan behind = at(to_plan(apart, job, pool_of(3)), kReward);
+  EXPECT_EQ(behind.units.front().front(), (DeviceId{2, 0}));
+  EXPECT_EQ(behind.dp(), 4);
+  EXPECT_THAT(translated(kMegatron + " reward_model.megatron.tensor_model_parallel_sise=2").unknown,
+              ElementsAre(Field(&KeyNote::note, "did you mean tensor_model_parallel_size?")));
+}
+
 TEST(Frameworks, OptimizerShardsAreRanksOfOneUnit) {
   const std::string off = " actor_rollout_ref.actor.megatron.use_distributed_optimizer=False";
   const StagePlan whole = at(plan_of(kMegatron + off), kActor);

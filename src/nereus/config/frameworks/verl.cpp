@@ -11,7 +11,12 @@ const IgnoreRule kRules[] = {
     {kOfConfig,
      {"algorithm.", "custom_reward_function.", "reward.", "*.kl_", "*.use_kl_", "*.policy_loss.",
       "*.model.path", "*.model.tokenizer_path", "*.model.trust_remote_code", "*.dtype"}},
-    {"a reward model on devices is not predicted", {"reward_model."}},
+    {kOfConfig,
+     {"reward_model.reward_manager", "reward_model.reward_kwargs", "reward_model.max_length",
+      "reward_model.model.input_tokenizer", "reward_model.num_examine"}},
+    {"rewards of a function count as host work",
+     {"reward_model.launch_reward_fn_async", "reward_model.sandbox_fusion."}},
+    {"the reward model scores by a forward pass", {"reward_model.rollout."}},
     {kNoEffect,
      {"*.optim.",
       "*.checkpoint.",
@@ -67,7 +72,8 @@ const IgnoreRule kRules[] = {
     {"runs with the micro-batch of training", {"*.rollout.log_prob_", "*.forward_m"}},
     {"as the actor's",
      {"critic.ppo_mini_batch_size", "critic.ppo_epochs", "critic.strategy", "*.ref.strategy",
-      "critic.use_dynamic_bsz", "*.ref.log_prob_use_dynamic_bsz"}},
+      "reward_model.strategy", "critic.use_dynamic_bsz", "*.ref.log_prob_use_dynamic_bsz",
+      "reward_model.use_dynamic_bsz"}},
     {"dynamic batches are off", {"*max_token_len_per_gpu"}},
     {"dynamic batches are on", {"*micro_batch_size"}},
     {kNotModelled,
@@ -105,8 +111,9 @@ ForeignStage megatron(ForeignReader& reader, const std::string& prefix) {
 
 ForeignStage fsdp(ForeignReader& reader, const std::string& prefix) {
   reader.require_one(prefix + "ulysses_sequence_parallel_size", kNoContextParallelism);
-  // Below the model for the critic.
-  const std::string config = prefix + (prefix == "critic." ? "model.fsdp_config." : "fsdp_config.");
+  // Below the model for critic and reward model.
+  const bool is_actors = prefix.starts_with("actor_rollout_ref.");
+  const std::string config = prefix + (is_actors ? "fsdp_config." : "model.fsdp_config.");
   const bool params = reader.flag(config + "param_offload", false);
   const bool optimizer = reader.flag(config + "optimizer_offload", false);
   reader.approximate("strategy = fsdp", kShardedWeights);
@@ -117,6 +124,29 @@ ForeignStage fsdp(ForeignReader& reader, const std::string& prefix) {
   const std::string size = config + "fsdp_size";
   const bool all = reader.text(size).value_or("-1") == "-1";
   return {.shards = all ? 0 : reader.number(size, 1), .offload = params || optimizer};
+}
+
+// With the actor's devices, or in a pool of its own behind them.
+void add_reward_model(ForeignReader& reader, ForeignStage stage, bool dynamic,
+                      ForeignSetting& setting) {
+  const std::string prefix = "reward_model.";
+  const bool enabled = reader.flag(prefix + "enable", false);
+  if (enabled) {
+    reader.approximate(prefix + "enable",
+                       "predicted if the config has a reward model (reward_model.enable=true)");
+  }
+  stage.shards = 1;
+  stage.recompute = false;
+  stage.micro_batch = micro_batch(reader, prefix, dynamic, "forward_max_token_len_per_gpu");
+  if (dynamic) stage.micro_batch.tokens = stage.micro_batch.tokens.value_or(32768);
+  const bool own_pool = reader.flag(prefix + "enable_resource_pool", false);
+  const int devices =
+      reader.number(prefix + "nnodes", 1) * reader.number(prefix + "n_gpus_per_node", 8);
+  if (enabled && own_pool) {
+    setting.groups.push_back(devices);
+    stage.group = setting.groups.size() - 1;
+  }
+  setting.stages[kForeignReward] = stage;
 }
 
 }  // namespace
@@ -173,6 +203,7 @@ ForeignSetting translate_verl(ForeignKeys keys) {
                     {kForeignActor, train},
                     {kForeignCritic, critic},
                     {kForeignReference, reference}};
+  add_reward_model(reader, cut("reward_model."), dynamic, setting);
   const auto estimator = reader.text("algorithm.adv_estimator");
   setting.job = {.critic = estimator ? std::optional(*estimator == "gae") : std::nullopt,
                  .prompts = reader.number("data.train_batch_size"),
