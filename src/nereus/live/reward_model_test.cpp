@@ -115,6 +115,18 @@ TEST(RewardModel, ScoresThatAreNotFiniteStopTheStep) {
   }
 }
 
+TEST(RewardModel, ScoresTheValidation) {
+  LiveOptions options = scored_job(/*devices=*/2, /*steps=*/1);
+  options.validation.file = options.data.train_file;
+  options.validation.every = 1;
+  LiveJob job(options, uniform_plan(options, {2, 1}, 1));
+  const StepReport report = job.run_step();
+  const double score = report.metrics.at("val-core/unknown/reward/mean@1");
+  EXPECT_GT(score, report.metrics.at("critic/score/min") - 1);
+  EXPECT_LT(score, report.metrics.at("critic/score/max") + 1);
+  EXPECT_NE(score, 0);
+}
+
 TEST(RewardModel, MustGiveScores) {
   LiveOptions options = scored_job(/*devices=*/1, /*steps=*/1);
   options.reward_model = options.actor;

@@ -21,9 +21,11 @@ class Validation final {
   // Is one due after `step`, counted from 0?
   bool follows(int step) const;
   const PromptSource& prompts() const { return prompts_; }
+  // Samples that are generated at once: those of a step, or fewer if the prompts are longer.
+  int64_t batch_size(int64_t response_limit) const;
 
   // Responses of up to `response_limit` tokens to all prompts, by the generation units, whose
-  // weights must be of `version`: in batches that take no more memory than a step's samples.
+  // weights must be of `version`, batch by batch.
   // Returns, in verl's words, val-core/SOURCE/reward/mean@N for each data_source of the prompts
   // ("unknown" if they have none) with N responses to each, val-aux/response_length/mean, what
   // score() says as val-aux/reward/…, and timing_s/testing. Throws as generate_responses() and
@@ -32,8 +34,6 @@ class Validation final {
 
  private:
   Experience all_samples() const;
-  // Samples that may be generated at once.
-  int64_t batch_size(int64_t response_limit) const;
   Metrics scored(Runtime& runtime, Experience& experience) const;
 
   LiveOptions options_;  // the job's, with the prompts and the sampling of the validation

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "nereus/engine/stopwatch.h"
+#include "nereus/live/rewarding.h"
 #include "nereus/live/testing.h"
 #include "nereus/transition/compile.h"
 
@@ -57,10 +59,14 @@ TEST(ValidationTest, ChangesNothingOfTheTraining) {
   EXPECT_TRUE(plain.validate_before_training().empty());
   EXPECT_TRUE(job.validate_before_training().contains(kScore));
   while (!plain.done()) {
+    const Stopwatch timer;
     const StepReport report = job.run_step();
+    const Seconds took = timer.elapsed();
     const StepReport expected = plain.run_step();
     EXPECT_EQ(report.metrics.contains(kScore), report.step > 0) << "steps 2 and 3, the last one";
-    EXPECT_EQ(report.metrics.contains("timing_s/testing"), report.step > 0);
+    if (report.step > 0) {
+      EXPECT_LE(report.step_s.count() + report.metrics.at("timing_s/testing"), took.count());
+    }
     EXPECT_EQ(trained(report), trained(expected)) << "step " << report.step;
     EXPECT_EQ(report.resident_bytes, expected.resident_bytes);
     for (LiveJob* each : {&job, &plain}) {
@@ -97,6 +103,17 @@ TEST(ValidationTest, LayoutsAndBatchesDoNotChangeItsScores) {
   actual.erase("timing_s/testing");
   EXPECT_EQ(actual, expected);
   EXPECT_EQ(actual.at("val-aux/reward/failures"), 0);
+}
+
+TEST(ValidationTest, ABatchTakesNoMoreMemoryThanAStep) {
+  const LiveOptions options = validated_job(/*devices=*/1, /*steps=*/1);
+  const auto tokenizer = Tokenizer::open(options.data.tokenizer);
+  const auto reward = open_reward(options);
+  const auto batch_beside = [&](int64_t longest) {
+    return Validation(options, longest, /*vocab_size=*/16, *tokenizer, *reward).batch_size(6);
+  };
+  EXPECT_EQ(batch_beside(100), 16) << "a step's samples";
+  EXPECT_EQ(batch_beside(2), 16 * (2 + 6) / (7 + 6)) << "for these prompts have seven tokens";
 }
 
 TEST(ValidationTest, GreedyResponsesToAPromptAreEqual) {
