@@ -142,8 +142,9 @@ TEST(Config, ContradictionsNameTheirNumbers) {
   EXPECT_THAT(contradiction(config),
               AllOf(HasSubstr("ppo_mini_batch_size = 16"), HasSubstr("train_batch_size = 8")));
   config = valid();
-  config.algorithm.adv_estimator = "rloo";
-  EXPECT_THAT(contradiction(config), AllOf(HasSubstr("rloo"), HasSubstr("gae, grpo")));
+  config.algorithm.adv_estimator = "remax";
+  EXPECT_THAT(contradiction(config), AllOf(HasSubstr("algorithm.adv_estimator"), HasSubstr("remax"),
+                                           HasSubstr("gae, grpo, rloo")));
   config = valid();
   config.critic.model.path.clear();
   EXPECT_EQ(contradiction(config), "critic.model.path is missing");

@@ -45,10 +45,10 @@ PpoOptions ppo_options(const Config& config) {
   const ActorConfig& actor = config.actor;
   const AlgorithmConfig& algorithm = config.algorithm;
   const LossAggregation aggregation = parse_loss_aggregation(actor.loss_agg_mode);
-  return {.estimator = parse_advantage_estimator(algorithm.adv_estimator),
-          .norm_adv_by_std = algorithm.norm_adv_by_std_in_grpo,
-          .gamma = algorithm.gamma,
-          .lam = algorithm.lam,
+  return {.advantage = {.estimator = parse_advantage_estimator(algorithm.adv_estimator),
+                        .norm_by_std = algorithm.norm_adv_by_std_in_grpo,
+                        .gamma = algorithm.gamma,
+                        .lam = algorithm.lam},
           .use_kl_in_reward = algorithm.use_kl_in_reward,
           .kl_penalty = parse_kl_estimator(algorithm.kl_penalty),
           .kl_coef = algorithm.kl_ctrl.kl_coef,
@@ -103,7 +103,7 @@ LiveOptions to_live_options(const Config& config) {
   options.cluster = to_cluster(config);
   options.backend = host_devices(config.cluster, cuda::device_count()).backend;
   options.actor = {config.model.path, config.model.random_weights};
-  if (config.algorithm.adv_estimator == "gae") {
+  if (needs_critic(parse_advantage_estimator(config.algorithm.adv_estimator))) {
     options.critic = {config.critic.model.path, config.critic.model.random_weights};
   }
   if (config.algorithm.use_kl_in_reward || config.actor.use_kl_loss) {

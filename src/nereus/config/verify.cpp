@@ -10,6 +10,7 @@
 #include "nereus/config/values.h"
 #include "nereus/model/model_spec.h"
 #include "nereus/plan/model_stage.h"
+#include "nereus/rl/advantage.h"
 #include "nereus/rl/loss.h"
 
 namespace nereus {
@@ -146,7 +147,7 @@ void verify_rollout(const RolloutConfig& rollout) {
 }
 
 void verify_algorithm(const AlgorithmConfig& algorithm) {
-  one_of("algorithm.adv_estimator", algorithm.adv_estimator, {"gae", "grpo"});
+  parsed("algorithm.adv_estimator", [&] { parse_advantage_estimator(algorithm.adv_estimator); });
   share("algorithm.gamma", algorithm.gamma);
   share("algorithm.lam", algorithm.lam);
   parsed("algorithm.kl_penalty", [&] { parse_kl_estimator(algorithm.kl_penalty); });

@@ -72,10 +72,11 @@ JobSpec job_spec(const LiveOptions& options, int step) {
   if (uses_reference && !options.reference) {
     refuse("a KL term (algorithm.use_kl_in_reward or actor.use_kl_loss) needs a reference model");
   }
-  const bool uses_critic = options.ppo.estimator == AdvantageEstimator::kGae;
-  if (uses_critic != options.critic.has_value()) {
-    refuse(uses_critic ? "algorithm.adv_estimator gae needs a critic: give critic.model.path"
-                       : "algorithm.adv_estimator grpo has no use for a critic");
+  const AdvantageEstimator estimator = options.ppo.advantage.estimator;
+  if (needs_critic(estimator) != options.critic.has_value()) {
+    refuse(
+        "algorithm.adv_estimator " + to_string(estimator) +
+        (options.critic ? " has no use for a critic" : " needs a critic: give critic.model.path"));
   }
 
   JobSpec job;
@@ -83,6 +84,7 @@ JobSpec job_spec(const LiveOptions& options, int step) {
   const bool with_reward_model = options.reward_model.has_value();
   job.workflow = options.critic ? ppo_workflow(with_reference, with_reward_model)
                                 : grpo_workflow(with_reference, with_reward_model);
+  job.workflow.algorithm = to_string(estimator);
   const ModelSpec actor = read_model_spec(options.actor.path);
   check_positions(options, "actor", actor);
   job.models[Role::kActor] = {actor, options.dtype};

@@ -201,13 +201,8 @@ void LiveJob::Impl::estimate_advantages(Experience& experience, Metrics& metrics
   const Stopwatch timer;
   const double coefficient = options_.ppo.use_kl_in_reward ? kl_.coefficient() : 0;
   const double kl = apply_kl_penalty(experience, coefficient, options_.ppo.kl_penalty);
-  if (options_.ppo.estimator == AdvantageEstimator::kGrpo) {
-    group_advantages(experience, options_.ppo.norm_adv_by_std);
-  } else {
-    for (Sample& sample : experience) gae(sample, options_.ppo.gamma, options_.ppo.lam);
-    add_value_metrics(experience, metrics);
-    whiten_advantages(experience);
-  }
+  nereus::estimate_advantages(experience, options_.ppo.advantage);
+  if (options_.critic) add_value_metrics(experience, metrics);
   if (options_.ppo.use_kl_in_reward) {
     metrics["actor/reward_kl_penalty"] = kl;
     metrics["actor/reward_kl_penalty_coeff"] = coefficient;

@@ -106,7 +106,7 @@ TEST_F(LiveJobTest, TransitionsChangeNothingOfGrpo) {
   options.reward_options = {{"lexicon", (assets / "vader/vader_lexicon.txt").string()},
                             {"sign", -1}};
   options.data.samples_per_prompt = 4;
-  options.ppo.estimator = AdvantageEstimator::kGrpo;
+  options.ppo.advantage.estimator = AdvantageEstimator::kGrpo;
   options.ppo.use_kl_in_reward = false;
   options.ppo.policy.use_kl_loss = true;
   options.ppo.policy.kl_loss_coef = 0.1;
@@ -378,6 +378,11 @@ TEST_F(LiveJobTest, RefusesContradictions) {
   LiveOptions no_critic = tiny_job(1, 1);
   no_critic.critic.reset();
   EXPECT_NE(message_of(no_critic).find("needs a critic"), std::string::npos);
+  LiveOptions idle_critic = tiny_job(1, 1);
+  idle_critic.ppo.advantage.estimator = AdvantageEstimator::kRloo;
+  EXPECT_NE(message_of(idle_critic).find("rloo has no use for a critic"), std::string::npos);
+  idle_critic.critic.reset();
+  EXPECT_EQ(job_spec(idle_critic, 0).workflow.algorithm, "rloo");
   LiveOptions too_long = tiny_job(1, 1);
   too_long.response_length = {{{0, 5000}}};
   EXPECT_NE(message_of(too_long).find("max_position_embeddings"), std::string::npos);

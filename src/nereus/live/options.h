@@ -45,10 +45,7 @@ struct ValidationOptions {
 };
 
 struct PpoOptions {
-  AdvantageEstimator estimator = AdvantageEstimator::kGae;
-  bool norm_adv_by_std = true;  // GRPO: divide by the std of the group
-  double gamma = 1;
-  double lam = 1;
+  AdvantageOptions advantage;
   bool use_kl_in_reward = false;
   KlEstimator kl_penalty = KlEstimator::kK1;
   double kl_coef = 0.001;
@@ -65,7 +62,7 @@ struct LiveOptions {
   Cluster cluster;
   Backend backend;
   ModelSource actor;
-  std::optional<ModelSource> critic;        // exactly with GAE
+  std::optional<ModelSource> critic;        // exactly if the advantage estimator needs one
   std::optional<ModelSource> reference;     // needed for KL in reward or in loss
   std::optional<ModelSource> reward_model;  // scores responses in place of `reward`
   DType dtype = DType::kFloat32;            // weights; half precision keeps an fp32 master copy

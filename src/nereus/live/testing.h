@@ -45,7 +45,7 @@ inline LiveOptions tiny_job(int devices, int steps) {
                   .max_prompt_length = 16};
   options.ppo.use_kl_in_reward = true;
   options.ppo.kl_coef = 0.01;
-  options.ppo.lam = 0.95;
+  options.ppo.advantage.lam = 0.95;
   options.ppo.mini_batch = 4;
   options.ppo.policy.entropy_coeff = 0.01;
   options.actor_optimizer.lr = 1e-3;

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "nereus/base/error.h"
 #include "nereus/rl/testing.h"
 
@@ -126,10 +128,112 @@ TEST(Group, SamplesOfAPromptNeedNotBeNeighbours) {
   EXPECT_NEAR(experience[3].advantages.front(), 7, 1e-5);
 }
 
+TEST(LeaveOneOut, Golden) {
+  for (const char* name : {"group_mixed", "group_all_same"}) {
+    const Json& g = golden()[name];
+    Experience experience = group_of(g["rewards"], 3);
+    leave_one_out_advantages(experience);
+    EXPECT_THAT(first_advantages(experience),
+                Pointwise(DoubleNear(1e-12), g["rloo"].get<std::vector<double>>()));
+  }
+}
+
+TEST(LeaveOneOut, OthersOfTheSamePromptAreTheBaseline) {
+  Experience experience = group_of({1, 5, 3, 7, 4}, 0);
+  experience[1].prompt_index = experience[2].prompt_index = 1;
+  experience[3].prompt_index = 2;
+  leave_one_out_advantages(experience);
+  EXPECT_THAT(first_advantages(experience),
+              Pointwise(DoubleNear(1e-12), {1.0 - 4, 5.0 - 3, 3.0 - 5, 7.0, 4.0 - 1}))
+      << "the one alone keeps its reward";
+}
+
+// Two responses of three and two tokens, to prompts of their own.
+Experience two_responses() {
+  Experience experience(2);
+  experience[0].rewards = {0, 0, 1};
+  experience[1].rewards = {0, -1};
+  experience[1].prompt_index = 1;
+  return experience;
+}
+
+// By hand: returns 1, 1, 1, -1, -1 have mean 0.2 and variance 1.2.
+TEST(Reinforce, WhitensTheRewardsToCome) {
+  Experience experience = two_responses();
+  reinforce_advantages(experience, /*gamma=*/1);
+  EXPECT_THAT(experience[0].returns, ::testing::ElementsAre(1, 1, 1));
+  const std::vector<double> positive(3, 0.8 / std::sqrt(1.2)), negative(2, -1.2 / std::sqrt(1.2));
+  EXPECT_THAT(experience[0].advantages, Pointwise(DoubleNear(1e-7), positive));
+  EXPECT_THAT(experience[1].advantages, Pointwise(DoubleNear(1e-7), negative));
+}
+
+TEST(Reinforce, DiscountsByToken) {
+  Experience experience = two_responses();
+  reinforce_advantages(experience, /*gamma=*/0.5);
+  EXPECT_THAT(experience[0].returns, ::testing::ElementsAre(0.25, 0.5, 1));
+  EXPECT_THAT(experience[1].returns, ::testing::ElementsAre(-0.5, -1));
+  const double mean = 0.05, variance = (0.04 + 0.2025 + 0.9025 + 0.3025 + 1.1025) / 4;
+  EXPECT_NEAR(experience[0].advantages[1], (0.5 - mean) / std::sqrt(variance), 1e-7);
+}
+
+// By hand: less their prompt's mean, the tokens' rewards are 1, 1 (of a lone response), -1, -1,
+// 1, 1.
+TEST(ReinforceBaseline, WhitensOverTheBatchWhatIsLessTheMeanOfThePrompt) {
+  Experience experience = group_of({1, 3, 5}, 0);
+  experience[0].prompt_index = 1;
+  reinforce_baseline_advantages(experience);
+  const double mean = 1.0 / 3, std = std::sqrt((4 * 4.0 / 9 + 2 * 16.0 / 9) / 5);
+  EXPECT_THAT(first_advantages(experience),
+              Pointwise(DoubleNear(1e-7), {(1 - mean) / std, (-1 - mean) / std, (1 - mean) / std}));
+}
+
+const AdvantageEstimator kWithoutCritic[] = {AdvantageEstimator::kGrpo, AdvantageEstimator::kRloo,
+                                             AdvantageEstimator::kReinforcePlusPlus,
+                                             AdvantageEstimator::kReinforcePlusPlusBaseline};
+
+// What makes advantages independent of how a batch is cut into parts: they follow the sample, in
+// whatever order samples come.
+TEST(Estimator, AdvantagesFollowTheirSamples) {
+  for (const AdvantageEstimator estimator : kWithoutCritic) {
+    Experience experience = group_of({1, 5, 3, 7, 4, -2}, 0);
+    for (size_t i = 0; i < experience.size(); ++i) {
+      experience[i].prompt_index = static_cast<int64_t>(i) / 2;
+    }
+    Experience reversed(experience.rbegin(), experience.rend());
+    estimate_advantages(experience, {.estimator = estimator});
+    estimate_advantages(reversed, {.estimator = estimator});
+    for (size_t i = 0; i < experience.size(); ++i) {
+      EXPECT_THAT(reversed[reversed.size() - 1 - i].advantages,
+                  Pointwise(DoubleNear(1e-12), experience[i].advantages))
+          << to_string(estimator) << ", sample " << i;
+    }
+  }
+}
+
+TEST(Estimator, EachDoesAsItIsCalled) {
+  const auto firsts_by = [](AdvantageEstimator estimator) {
+    Experience experience = group_of({1, 2, 6}, 0);
+    estimate_advantages(experience, {.estimator = estimator, .norm_by_std = false});
+    return experience[2].advantages.back();
+  };
+  EXPECT_NEAR(firsts_by(AdvantageEstimator::kGrpo), 3, 1e-12);
+  EXPECT_NEAR(firsts_by(AdvantageEstimator::kRloo), 4.5, 1e-12);
+  Experience returned = group_of({1, 2, 6}, 0);
+  estimate_advantages(returned, {.estimator = AdvantageEstimator::kReinforcePlusPlus});
+  EXPECT_THAT(returned[2].returns, ::testing::ElementsAre(6, 5.75));
+  // Without returns to come, whitened differences of 3, 2 and 1 to the mean.
+  EXPECT_NEAR(firsts_by(AdvantageEstimator::kReinforcePlusPlusBaseline), 3 / std::sqrt(28.0 / 5),
+              1e-7);
+}
+
 TEST(Estimator, NamesAreVerls) {
-  EXPECT_EQ(parse_advantage_estimator("gae"), AdvantageEstimator::kGae);
-  EXPECT_EQ(parse_advantage_estimator("grpo"), AdvantageEstimator::kGrpo);
-  EXPECT_THROW(parse_advantage_estimator("rloo"), Error);
+  for (const char* name :
+       {"gae", "grpo", "rloo", "reinforce_plus_plus", "reinforce_plus_plus_baseline"}) {
+    EXPECT_EQ(to_string(parse_advantage_estimator(name)), name);
+  }
+  EXPECT_THROW(parse_advantage_estimator("remax"), Error);
+  EXPECT_TRUE(needs_critic(AdvantageEstimator::kGae));
+  for (const AdvantageEstimator estimator : kWithoutCritic) EXPECT_FALSE(needs_critic(estimator));
 }
 
 }  // namespace
