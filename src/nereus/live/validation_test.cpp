@@ -110,7 +110,7 @@ TEST(ValidationTest, ABatchTakesNoMoreMemoryThanAStep) {
   const auto tokenizer = Tokenizer::open(options.data.tokenizer);
   const auto reward = open_reward(options);
   const auto batch_beside = [&](int64_t longest) {
-    return Validation(options, longest, /*vocab_size=*/16, *tokenizer, *reward).batch_size(6);
+    return Validation(options, longest, /*vocab_size=*/16, *tokenizer, reward.get()).batch_size(6);
   };
   EXPECT_EQ(batch_beside(100), 16) << "a step's samples";
   EXPECT_EQ(batch_beside(2), 16 * (2 + 6) / (7 + 6)) << "for these prompts have seven tokens";
