@@ -116,6 +116,29 @@ TEST(ValidationTest, ABatchTakesNoMoreMemoryThanAStep) {
   EXPECT_EQ(batch_beside(2), 16 * (2 + 6) / (7 + 6)) << "for these prompts have seven tokens";
 }
 
+TEST(ValidationTest, LeavesTheRecordOfRolloutsAlone) {
+  LiveOptions options = validated_job(/*devices=*/1, /*steps=*/1);
+  options.rollout_directory = testing::tiny_model() / "rollouts";
+  LiveJob job(options, uniform_plan(options, {1, 1}, 1));
+  job.validate_before_training();
+  EXPECT_FALSE(std::filesystem::exists(options.rollout_directory));
+}
+
+// Samples that share their noise with none of the first steps': the same prompt at the same weights
+// gets other responses.
+TEST(ValidationTest, DrawsNoiseOfItsOwn) {
+  LiveOptions options = validated_job(/*devices=*/1, /*steps=*/1);
+  options.validation.every = -1;
+  options.data.train_file = options.validation.file;
+  options.data.shuffle = false;
+  options.data.train_batch_size = 10;  // all of them, as in a validation
+  options.reward = "response_length";
+  options.reward_options = {{"sign", 1}};
+  LiveJob job(options, uniform_plan(options, {1, 1}, 1));
+  const Metrics before = job.validate_before_training();
+  EXPECT_NE(job.run_step().metrics.at("critic/score/mean"), before.at(kScore));
+}
+
 TEST(ValidationTest, GreedyResponsesToAPromptAreEqual) {
   LiveOptions options = validated_job(/*devices=*/1, /*steps=*/1);
   options.reward = "response_length";
