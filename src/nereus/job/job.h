@@ -62,7 +62,7 @@ struct StepReport {
   std::map<std::string, double> metrics;             // verl's names
   int steps_left = std::numeric_limits<int>::max();  // that follow this one
   // The plan in force at the end, if memory ran out in a pass and the job went on with smaller
-  // micro-batches.
+  // micro-batches or more waves.
   std::optional<Plan> adjusted_plan;
   // Of the transition that ran beside the step, if one did. If it failed, the step came to nothing:
   // recover() must follow, and then the same step again.

@@ -103,7 +103,8 @@ class LiveJob::Impl {
   Runtime runtime_;
   Transitions transitions_;
   std::optional<Validation> validation_;
-  std::optional<Overlap> overlap_;  // for the next step
+  std::optional<Plan> before_validation_;  // the one before training; its plan is not reported yet
+  std::optional<Overlap> overlap_;         // for the next step
   int step_ = 0;
   int64_t position_ = 0;  // of the next step's first prompt in the sequence of epochs
 };
@@ -111,8 +112,9 @@ class LiveJob::Impl {
 StepReport LiveJob::Impl::run_step() {
   const Stopwatch timer;
   runtime_.reset_peaks();
-  const Plan plan = runtime_.plan();
   const std::optional<Overlap> overlap = std::exchange(overlap_, std::nullopt);
+  Plan plan = std::exchange(before_validation_, std::nullopt).value_or(runtime_.plan());
+  if (overlap) plan = overlap->to;
   // A transition beside generation takes the training units' place.
   const uint64_t version = trained_version();
   if (overlap) transitions_.start(overlap->dag);
@@ -142,8 +144,8 @@ StepReport LiveJob::Impl::run_step() {
   StepReport report =
       make_report(experience, std::move(metrics), std::move(timings), timer.elapsed());
   report.transition = std::move(moved);
-  if (!overlap && runtime_.plan() != plan) report.adjusted_plan = runtime_.plan();
   report.metrics.merge(validate_after(step_));
+  if (runtime_.plan() != plan) report.adjusted_plan = runtime_.plan();
   ++step_;
   position_ += options_.data.train_batch_size;
   return report;
@@ -165,6 +167,7 @@ NodeTiming LiveJob::Impl::generate(Experience& experience, uint64_t version) {
 
 Metrics LiveJob::Impl::validate_before_training() {
   if (!validation_ || !options_.validation.before_training || step_ > 0) return {};
+  before_validation_ = runtime_.plan();
   return validation_->run(runtime_, trained_version(), options_.response_length.at(0));
 }
 
