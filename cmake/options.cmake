@@ -40,7 +40,9 @@ endif()
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  # The two sloppiness flags let ccache work with precompiled headers.
+  # The two sloppiness flags let ccache work with precompiled headers; paths below the base directory
+  # count as relative ones, so that several checkouts share what one of them compiled.
   set(CMAKE_CXX_COMPILER_LAUNCHER
-      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_NOHASHDIR=1 ${CCACHE})
+      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_NOHASHDIR=1
+      CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} ${CCACHE})
 endif()
