@@ -19,6 +19,7 @@ struct Sample {
   std::vector<double> old_log_probs;
   std::vector<double> ref_log_probs;  // empty without a reference
   std::vector<double> values;
+  bool scored = true;                // false: its reward could not be had
   double score = 0;                  // sum of the reward function's output
   std::vector<double> token_scores;  // reward function's output per token
   std::vector<double> rewards;       // token_scores - coef · KL
