@@ -3,12 +3,16 @@ bench/results/h200xN/*.json and a readable table.md.
 
   bench/run_gpu.py --build build/release                       everything that N = 1 or 2 GPUs allow
   bench/run_gpu.py --build build/release --only generation     one part
+  bench/run_gpu.py --only grpo --seconds 540                   whole rounds, as many as fit
 
-Peers run in the same call, one after the other with ours: transformers, PyTorch FSDP2 and DCP, TRL (pip install trl).
-The part `adaptive` needs SmolLM2 in models/ (tools/convert_gguf.py). A part that fails is reported and the others go on.
+Nereus and its peers (transformers, PyTorch FSDP2 and DCP, TRL: pip install trl) take turns, A B A B: whoever runs has all
+GPUs and cores of the machine to itself, which is checked before each run and kept in the record. Figures are medians over
+the runs. The part `adaptive` needs SmolLM2 in models/ (tools/convert_gguf.py). A part that fails is reported and the
+others go on.
 """
 
 import argparse
+import functools
 import json
 import os
 import pathlib
@@ -17,7 +21,7 @@ import subprocess
 import sys
 import time
 
-from gpu_common import table
+from gpu_common import alone, table
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 BENCH = ROOT / "bench"
@@ -25,8 +29,9 @@ TESTS = ("cuda", "comm", "nn", "engine", "live")  # rooms that behave differentl
 
 
 class Bench:
-    def __init__(self, build, gpus, output):
-        self.build, self.gpus, self.output = build, gpus, output
+    def __init__(self, build, gpus, output, rounds=3, seconds=None):
+        self.build, self.gpus, self.output, self.rounds = build, gpus, output, rounds
+        self.end = time.monotonic() + seconds if seconds else None
         self.failed = []
 
     def ours(self, name, *arguments, timeout=180):
@@ -68,18 +73,20 @@ class Bench:
         print(f"  FAILED {' '.join(command)}\n{reason}", flush=True)
         return None
 
+    def pair(self, ours, name, peer, key, report=lambda row: None):
+        """{"ours": …, name: …, "ratio"} of two functions that take turns; the ratio is of what they say of `key`."""
+        def row(so_far):
+            return so_far | {"ratio": ratio(so_far["ours"], so_far[name], key)}
+        return row(alone.take_turns({"ours": ours, name: peer}, self.rounds, report=lambda so_far: report(row(so_far))))
+
+    def has_time_for(self, seconds):
+        return self.end is None or time.monotonic() + seconds < self.end
+
     def write(self, name, record):
         self.output.mkdir(parents=True, exist_ok=True)
-        (self.output / f"{name}.json").write_text(json.dumps(machine() | record, indent=1) + "\n")
-
-
-def machine():
-    import torch
-    import transformers
-    return {"date": time.strftime("%Y-%m-%dT%H:%M:%S"), "command": " ".join(sys.argv),
-            "machine": {"gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
-                        "torch": torch.__version__, "cuda": torch.version.cuda,
-                        "transformers": transformers.__version__}}
+        head = {"date": time.strftime("%Y-%m-%dT%H:%M:%S"), "command": " ".join(sys.argv), "machine": alone.machine(),
+                "alone": "whoever ran had all GPUs and cores to itself; `before` each run says what else was busy"}
+        (self.output / f"{name}.json").write_text(json.dumps(head | record, indent=1) + "\n")
 
 
 def ratio(ours, peer, key):
@@ -106,7 +113,11 @@ def transitions(bench):
         return
     record = {}
     for shape, state in (("1b", "training"), ("3b", "training"), ("8b", "weights")):
+        before = alone.wait_until_alone()
         record[f"{shape} {state}"] = bench.ours("gpu_transitions", "--shape", shape, "--state", state, "--repeats", 5)
+        if record[f"{shape} {state}"]:
+            record[f"{shape} {state}"]["before"] = before
+    alone.wait_until_alone()
     record["checkpoint"] = bench.peer("gpu_transitions/checkpoint.py", "--shape", "3b", timeout=300)
     ours = record["3b training"]
     if ours and record["checkpoint"]:
@@ -116,47 +127,57 @@ def transitions(bench):
 
 
 def training(bench):
-    record = {"gradients, 8B, recompute": {
-        "ours": bench.ours("gpu_training", "--shape", "8b", "--recompute"),
-        "transformers": bench.peer("gpu_training/peers.py", "--shape", "8b", "--checkpoint")},
-        "gradients, 8B, 2 sequences": {
-        "ours": bench.ours("gpu_training", "--shape", "8b", "--sequences", 2, "--micro-batch", 2),
-        "transformers": bench.peer("gpu_training/peers.py", "--shape", "8b", "--sequences", 2)}}
+    def row(ours, peer, arguments, ranks=1):
+        return bench.pair(lambda: bench.ours("gpu_training", *ours), peer,
+                          lambda: bench.peer("gpu_training/peers.py", *arguments, ranks=ranks), "tokens_per_s")
+    record = {
+        "gradients, 8B, recompute": row(["--shape", "8b", "--recompute"], "transformers", ["--shape", "8b", "--checkpoint"]),
+        "gradients, 8B, 2 sequences": row(["--shape", "8b", "--sequences", 2, "--micro-batch", 2], "transformers",
+                                          ["--shape", "8b", "--sequences", 2])}
     if bench.gpus > 1:
-        record["update, 8B, 2 GPUs, recompute"] = {
-            "ours, tp 2": bench.ours("gpu_training", "--shape", "8b", "--recompute", "--update", "--tp", 2,
-                                     "--sequences", 8, "--micro-batch", 8),
-            "FSDP2": bench.peer("gpu_training/peers.py", "--shape", "8b", "--checkpoint", "--fsdp", ranks=2)}
-        record["update, 3B, 2 GPUs, recompute"] = {
-            "ours, dp 2": bench.ours("gpu_training", "--shape", "3b", "--recompute", "--update", "--dp", 2),
-            "FSDP2": bench.peer("gpu_training/peers.py", "--shape", "3b", "--checkpoint", "--fsdp", ranks=2)}
-    for row in record.values():
-        row["ratio"] = ratio(*list(row.values())[:2], "tokens_per_s")
+        record["update, 8B, recompute, 2 GPUs"] = row(
+            ["--shape", "8b", "--recompute", "--update", "--tp", 2, "--sequences", 8, "--micro-batch", 8], "FSDP2",
+            ["--shape", "8b", "--checkpoint", "--fsdp"], ranks=2)
+        record["update, 3B, recompute, 2 GPUs"] = row(
+            ["--shape", "3b", "--recompute", "--update", "--dp", 2], "FSDP2",
+            ["--shape", "3b", "--checkpoint", "--fsdp"], ranks=2)
     bench.write("training", record)
 
 
 def generation(bench):
     record = {}
     for sequences in (64, 256):
-        ours = bench.ours("gpu_generation", "--shape", "8b", "--sequences", sequences)
-        peer = bench.peer("gpu_generation/peers.py", "--shape", "8b", "--sequences", sequences, "--repeats", 1)
-        record[f"8B, {sequences} sequences"] = {
-            "ours": ours, "transformers": peer, "ratio": ratio(ours, peer, "tokens_per_s"),
-            "decode_ratio": ratio(ours, peer, "decode_tokens_per_s")}
+        shape = ["--shape", "8b", "--sequences", sequences]
+        row = bench.pair(lambda: bench.ours("gpu_generation", *shape), "transformers",
+                         lambda: bench.peer("gpu_generation/peers.py", *shape, "--repeats", 1), "tokens_per_s")
+        row["decode_ratio"] = ratio(row["ours"], row["transformers"], "decode_tokens_per_s")
+        record[f"8B, {sequences} sequences"] = row
     bench.write("generation", record)
 
 
 def grpo(bench):
-    record = {}
+    """Round by round, so that what there is after some minutes is whole."""
+    contestants = {}
     for responses in (64, 256):
-        ours = bench.peer("gpu_grpo/ours.py", "--build", bench.build, "--responses", responses, timeout=240)
-        peer = bench.peer("gpu_grpo/trl_grpo.py", "--shape", "1b", "--responses", responses, timeout=240)
-        record[f"1B, {responses} responses"] = {"ours": ours, "TRL": peer,
-                                                "ratio": ratio(peer, ours, "step_s")}
-    bench.write("grpo", record)
+        count = ["--responses", responses]
+        contestants[f"1B, {responses} responses", "ours"] = functools.partial(
+            bench.peer, "gpu_grpo/ours.py", "--build", bench.build, *count)
+        contestants[f"1B, {responses} responses", "TRL"] = functools.partial(
+            bench.peer, "gpu_grpo/trl_grpo.py", "--shape", "1b", *count)
+
+    def write(so_far):
+        record = {"order": [" ".join(name) for name in contestants], "rounds": bench.rounds}
+        for (row, who), measured in so_far.items():
+            record.setdefault(row, {})[who] = measured
+        for row in {row for row, _ in contestants}:
+            record[row]["ratio"] = ratio(record[row]["TRL"], record[row]["ours"], "step_s")
+        bench.write("grpo", record)
+
+    alone.take_turns(contestants, bench.rounds, report=write, go_on=bench.has_time_for)
 
 
 def memory(bench):
+    alone.wait_until_alone()
     record = bench.ours("gpu_training", "--memory", timeout=240)
     if record is None:
         return
@@ -170,6 +191,7 @@ def adaptive(bench):
     if bench.gpus < 2 or not model.exists():
         print("  left out: needs two GPUs and " + str(model))
         return
+    alone.wait_until_alone()
     bench.run([sys.executable, str(BENCH / "gpu_adaptive/run.py"), "--build", str(bench.build), "--model", str(model),
                "--output", str(bench.output)], 300)
 
@@ -182,15 +204,22 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="with the benches built")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--output", type=pathlib.Path, help="default: bench/results/h200xN")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each side of a comparison")
+    parser.add_argument("--seconds", type=float, help="begin no round of grpo that would end later than this")
     arguments = parser.parse_args()
     import torch
     gpus = torch.cuda.device_count()
     if gpus == 0:
         raise SystemExit("run_gpu.py: torch sees no GPU")
-    bench = Bench(arguments.build.resolve(), gpus, arguments.output or BENCH / "results" / f"h200x{gpus}")
+    bench = Bench(arguments.build.resolve(), gpus, arguments.output or BENCH / "results" / f"h200x{gpus}",
+                  arguments.rounds, arguments.seconds)
     for part in arguments.only:
         print(part, flush=True)
-        PARTS[part](bench)
+        try:
+            PARTS[part](bench)
+        except alone.Busy as busy:
+            print(f"  FAILED {busy}", flush=True)
+            bench.failed.append(part)
     print(table.write(bench.output))
     for command in bench.failed:
         print(f"failed: {command}")

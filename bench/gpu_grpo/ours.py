@@ -1,4 +1,4 @@
-"""GRPO steps with nereus on random tokens; prints one line of JSON.
+"""GRPO steps with nereus on random tokens; prints one line of JSON. Medians of the steps after the first two.
 
   ours.py --build build/release --responses 64
 """
@@ -38,7 +38,7 @@ def main():
         rows = [json.loads(line) for line in open(f"{directory}/run/metrics.jsonl")][2:]  # without warm-up
     times = {key: statistics.median(row[key] for row in rows) for key in rows[0] if key.startswith("timing_s/")}
     step = times["timing_s/step"]
-    print(json.dumps({"responses": arguments.responses, "devices": arguments.devices, "step_s": step, "steps": len(rows),
+    print(json.dumps({"responses": arguments.responses, "devices": arguments.devices, "step_s": step, "steps_s": [row["timing_s/step"] for row in rows],
                       "response_tokens_per_s": arguments.responses * NEW_TOKENS / step, **times}))
 
 

@@ -1,10 +1,9 @@
 // Chooses one plan of Figure 10b many times and prints what that took: called by run.py, which also
-// solves the same problem with SCIP.
+// solves the same problem with SCIP. With --decision, the whole decision that the search is part
+// of.
 #include <CLI/CLI.hpp>
 
-#include <ctime>
 #include <fstream>
-#include <functional>
 #include <iostream>
 #include <optional>
 
@@ -12,6 +11,7 @@
 #include "common/record.h"
 #include "nereus/planner/report.h"
 #include "nereus/planner/search.h"
+#include "plan_search/decision.h"
 
 namespace nereus::bench {
 
@@ -20,22 +20,11 @@ namespace {
 struct Arguments {
   int devices = 32;
   bool colocated = false;
+  bool decision = false;
   int keep = 8;
   int repeats = 50;
   std::string instance;
 };
-
-// What the work takes of this thread's CPU: other work on the machine does not count.
-Seconds cpu_time(const std::function<void()>& work) {
-  const auto now = [] {
-    timespec time = {};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
-  };
-  const double start = now();
-  work();
-  return Seconds(now() - start);
-}
 
 // Peak resident set of this process.
 Bytes peak_memory() {
@@ -95,11 +84,38 @@ Json formulate(Problem& problem, const JobSpec& job, const Cluster& cluster, Byt
           {"order", topological_order(job.workflow)}};
 }
 
+// How each model-stage is laid out; the devices of a plan for 1,024 of them would fill pages.
+Json layouts(const Plan& plan) {
+  Json texts = Json::array();
+  for (const StagePlan& stage : plan.stages) {
+    const std::string text = to_string(stage);
+    texts.push_back(text.substr(0, text.find(" [")));
+  }
+  return texts;
+}
+
+// What holds of every search. Throws Error(kInternal) if it does not.
+void check(const Found& best, const std::vector<Found>& ranked, double tolerance) {
+  if (ranked.empty() || ranked.front().total != best.total) {
+    throw Error(ErrorCode::kInternal, "another best plan with runners-up than without");
+  }
+  for (size_t i = 1; i < ranked.size(); ++i) {
+    const Seconds total = ranked[i].total;
+    if (total < ranked[i - 1].total || total > best.total * (1 + tolerance)) {
+      throw Error(ErrorCode::kInternal, "runner-up " + std::to_string(i) + " is out of order");
+    }
+  }
+}
+
 void run(const Arguments& arguments) {
   const Cluster cluster = named_cluster("h200x8", arguments.devices / 8);
   const JobSpec job = ppo_job(llama_8b());
   const DevicePool pool = all_devices(cluster);
   const PlannerOptions planner{.side_by_side = !arguments.colocated, .keep = arguments.keep};
+  if (arguments.decision) {
+    std::cout << time_decision(job, cluster, planner, arguments.repeats).dump() << "\n";
+    return;
+  }
   const Bytes usable = usable_memory(cluster.device, planner.headroom);
   const SearchOptions ranking = search_options(planner, usable);
   SearchOptions only_best = ranking;
@@ -109,14 +125,15 @@ void run(const Arguments& arguments) {
   const Seconds costing =
       cpu_time([&] { made.emplace(job, cluster, pool, Calibration(), planner, nullptr); });
   Problem& problem = *made;
-  std::vector<Found> found;
+  std::vector<Found> found, ranked;
   const Seconds first = cpu_time([&] { found = search(problem, only_best); });
   std::vector<double> selections, rankings;
   for (int i = 0; i < arguments.repeats; ++i) {
     selections.push_back(cpu_time([&] { found = search(problem, only_best); }).count());
-    rankings.push_back(cpu_time([&] { search(problem, ranking); }).count());
+    rankings.push_back(cpu_time([&] { ranked = search(problem, ranking); }).count());
   }
   if (found.empty()) throw Error(ErrorCode::kInfeasible, "no plan fits");
+  check(found.front(), ranked, planner.tolerance);
   size_t placements = 0, variants = 0;
   for (const StageCandidates& stage : problem.stages()) {
     placements += stage.placements.size();
@@ -138,7 +155,7 @@ void run(const Arguments& arguments) {
                     {"ranking_s", quantile(rankings, 0)},
                     {"report_s", report},
                     {"step_s", found.front().total},
-                    {"plan", problem.plan(found.front())},
+                    {"plan", layouts(problem.plan(found.front()))},
                     {"peak_bytes", peak}}
                    .dump()
             << "\n";
@@ -156,6 +173,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Plan selection time of a PPO job with 8B models on h200x8"};
   app.add_option("--devices", arguments.devices, "A multiple of 8")->check(CLI::Range(8, 8192));
   app.add_flag("--colocated", arguments.colocated, "All model-stages share devices");
+  app.add_flag("--decision", arguments.decision, "The whole decision, from half of the devices");
   app.add_option("--keep", arguments.keep, "Runners-up")->check(CLI::NonNegativeNumber);
   app.add_option("--repeats", arguments.repeats)->check(CLI::PositiveNumber);
   app.add_option("--instance", arguments.instance, "Write the colocated problem here");

@@ -128,6 +128,7 @@ TEST(Planner, ARewardModelMayHaveMicroBatchesOfItsOwn) {
                                .own_micro_batches = {{Role::kReward, {3, 8}}}};
   const auto choice = choose_plan(job, cluster, all_devices(cluster), {}, options);
   ASSERT_TRUE(choice) << choice.error();
+  ASSERT_EQ(choice->best.plan.stages.size(), 5u);
   for (const StagePlan& stage : choice->best.plan.stages) {
     const bool scores = stage.model_stage.role == Role::kReward;
     if (stage.model_stage.stage == Stage::kGeneration) continue;
@@ -342,9 +343,13 @@ TEST(PlanReport, SaysWhatWouldHelp) {
   const auto changes = what_would_help(job, cluster, all_devices(cluster), {}, {});
   ASSERT_EQ(changes.size(), 3);
   EXPECT_THAT(to_json(changes).dump(), HasSubstr("twice the devices (4)"));
-  for (size_t i = 1; i < changes.size(); ++i) {
-    EXPECT_TRUE(changes[i - 1].step || !changes[i].step);  // what does not help comes last
-  }
+  // Nothing fits; twice the memory or twice the devices help, and what does not comes last.
+  const Cluster close = cpu_cluster(2, Bytes(4 << 20), 2);
+  ASSERT_FALSE(choose_plan(job, close, all_devices(close), {}, {}));
+  const auto some_help = what_would_help(job, close, all_devices(close), {}, {});
+  const auto helps = [](const Change& change) { return change.step.has_value(); };
+  EXPECT_TRUE(std::ranges::is_partitioned(some_help, helps));
+  EXPECT_TRUE(helps(some_help.front()) && !helps(some_help.back()));
   const Cluster ample = cpu_cluster(2, Bytes(1 << 30), 2);
   const auto best = choose_plan(job, ample, all_devices(ample), {}, {});
   const auto faster = what_would_help(job, ample, all_devices(ample), {}, {});

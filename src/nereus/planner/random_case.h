@@ -14,7 +14,7 @@ namespace nereus::testing {
 // How many random cases; NEREUS_PLANNER_TRIALS=500 for a thorough run.
 inline int trials(int fast) {
   const char* number = std::getenv("NEREUS_PLANNER_TRIALS");
-  return number == nullptr ? fast : std::atoi(number);
+  return number == nullptr ? fast : std::max(1, std::atoi(number));
 }
 
 struct Case {
