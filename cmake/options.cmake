@@ -31,6 +31,8 @@ if(IS_ABSOLUTE "${libstdcxx}")
 endif()
 
 if(NEREUS_SANITIZE)
+  # Their stacks are readable at -O1, and it compiles in half the time of -O2.
+  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
   add_compile_options(-fsanitize=${NEREUS_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${NEREUS_SANITIZE})
   if(NEREUS_SANITIZE STREQUAL "thread")

@@ -6,9 +6,8 @@
 //   build/release/bench/nereus_coordination --output bench/results/coordination.json
 //
 // A deadlock is a circle of waiting threads that was seen in the executed run and did not change
-// for
-// --patience seconds; the record holds each one. It counts as the full time limit of 20 s. With
-// --patience 20 every deadlock is waited out.
+// for --patience seconds; the record holds each one. It counts as the full time limit of 20 s. With
+// --patience 20 every deadlock is waited out. Fails if any of Nereus' trials does.
 #include <CLI/CLI.hpp>
 
 #include <cstdio>

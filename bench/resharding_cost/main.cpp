@@ -4,6 +4,9 @@
 //
 //   build/release/bench/nereus_resharding_cost --output bench/results/resharding_cost.json
 //
+// Fails if a fused transition moves more bytes or takes longer than its four primitives, if what its
+// targets need neither was there nor came, or if a device would hold more than it has.
+//
 // Moving is predicted at the efficiency that large sends reached on 2 × H200. Set-up (creating
 // communicators) is listed beside it: Nereus makes them in the background before the boundary, the
 // paper's seconds include it. Its constants were measured on 2 × H200 with NCCL 2.28.9.
@@ -81,7 +84,44 @@ struct Cost {
   Seconds moving;
   Seconds set_up;
   Traffic traffic;
+  Bytes peak;
 };
+
+Bytes crossing(const Traffic& traffic) {
+  return traffic.in_host + traffic.between_hosts + traffic.host_memory;
+}
+
+// The bytes of the plan's units that are not units of the other one already.
+Bytes made(const Plan& plan, const Plan& before, const JobSpec& job) {
+  Bytes sum;
+  for (const StagePlan& stage : plan.stages) {
+    const StateSchema schema = state_schema(job.models.at(stage.model_stage.role), stage.model_stage);
+    const EmuCollection old = units_of(at(before, stage.model_stage));
+    for (const Emu& unit : units_of(stage)) {
+      if (std::ranges::find(old, unit) != old.end()) continue;
+      for (int i = 0; i < unit.layout.devices(); ++i) sum += state_bytes(schema, unit.layout, i);
+    }
+  }
+  return sum;
+}
+
+// Throws Error(kInternal) if a law does not hold.
+void check(const Workload& workload, const Cost& unfused, const Cost& fused) {
+  const auto require = [&](bool holds, const std::string& law) {
+    if (!holds) throw Error(ErrorCode::kInternal, workload.name + ": " + law);
+  };
+  require(fused.moving <= unfused.moving * (1 + 1e-9), "fused takes longer");
+  require(crossing(fused.traffic) <= crossing(unfused.traffic), "fused moves more bytes");
+  const Bytes needed = made(workload.to, workload.from, workload.job);
+  require(needed > Bytes(), "nothing is made");
+  require(fused.traffic.local + crossing(fused.traffic) == needed,
+          to_string(fused.traffic.local + crossing(fused.traffic)) + " came of " +
+              to_string(needed));
+  for (const Cost& cost : {unfused, fused}) {
+    require(cost.moving > Seconds() && cost.peak > Bytes(), "costs nothing");
+    require(cost.peak <= workload.cluster.device.memory, "does not fit");
+  }
+}
 
 Cost cost_of(const Workload& workload, bool fuse) {
   const auto dag = compile_transition(workload.from, workload.to, workload.job, workload.cluster,
@@ -101,7 +141,7 @@ Cost cost_of(const Workload& workload, bool fuse) {
               {"between_hosts", traffic.between_hosts},
               {"host_memory", traffic.host_memory}}},
             {"peak_bytes", peak}};
-  return {std::move(json), moving, setting_up, traffic};
+  return {std::move(json), moving, setting_up, traffic, peak};
 }
 
 std::string gigabytes(Bytes bytes) { return format_number(double(bytes.count()) / 1e9, "%.1f"); }
@@ -116,6 +156,7 @@ void run(const std::string& cluster, const std::string& output, Json record) {
   for (const Workload& workload : workloads(cluster)) {
     const Cost unfused = cost_of(workload, false);
     const Cost fused = cost_of(workload, true);
+    check(workload, unfused, fused);
     std::vector<std::string> paper;
     for (const auto& [system, seconds] : workload.paper) paper.push_back(system + " " + seconds);
     std::printf("%-56s %9.3f %9.3f %7.2f %9s %9s %9s   %s\n", workload.name.c_str(),

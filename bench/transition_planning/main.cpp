@@ -99,12 +99,15 @@ void run(const Arguments& arguments) {
   Expected<TransitionDag> dag = compiler.compile(from, to, measured_calibration(), options);
   const Seconds cold = cold_watch.elapsed();
   std::vector<double> warm;
+  bool same = true;
   for (int i = 0; i < arguments.repeats; ++i) {
     const Stopwatch watch;
     const auto again = compiler.compile(from, to, measured_calibration(), options);
     warm.push_back(watch.elapsed().count());
+    same = same && again.has_value() == dag.has_value() && (!dag || *again == *dag);
   }
   if (!dag) throw Error(ErrorCode::kInfeasible, dag.error());
+  if (!same) throw Error(ErrorCode::kInternal, "a later call compiled another transition");
   if (!arguments.instance.empty()) {
     write_record(arguments.instance, compiler.formulate(from, to, measured_calibration(), options));
   }

@@ -9,7 +9,8 @@ problem of the paper's four primitives (scip.py), without their compilation, whi
     python bench/transition_planning/run.py [--sizes 32 64 …] [--seeds 3] [--time-limit 60]
 
 Needs the program (cmake --build --preset release --target nereus_transition_planning), and
-`pip install pyscipopt matplotlib` in any environment. Writes transition_planning.json, .csv and .png.
+`pip install pyscipopt matplotlib` in any environment. Writes transition_planning.json, .csv and .png. Fails if a fused
+transition takes longer than its four primitives, or any less than SCIP says that it must.
 """
 
 import argparse
@@ -62,6 +63,18 @@ def measure(kind, devices, arguments):
     if scip:
         row["gap_to_lower_bound"] = unfused[0]["makespan_s"] / scip["lower_bound_s"] - 1
     return row
+
+
+def check(row):
+    """The laws that a wrong plan would break."""
+    fused, unfused = row["fused"], row["unfused"]
+    what = f"{row['kind']} of {row['devices']} devices"
+    assert 0 < fused["makespan_s"] <= unfused["makespan_s"] * (1 + 1e-9), f"{what}: fused takes longer"
+    assert 0 < fused["primitives"] <= unfused["primitives"], f"{what}: fused has more primitives"
+    # The actor can only take over what the critic gives up after it has.
+    assert row["kind"] != "handover" or unfused["resource_edges"] > 0, f"{what}: nobody waits for room"
+    if row["scip"]:
+        assert row["gap_to_lower_bound"] > -1e-6, f"{what}: better than is possible"
 
 
 def show(row):
@@ -140,6 +153,7 @@ def main():
         for devices in arguments.sizes:
             rows.append(measure(kind, devices, arguments))
             show(rows[-1])
+            check(rows[-1])
     record = {"date": datetime.datetime.now().isoformat(timespec="seconds"),
               "command": "bench/transition_planning/run.py " + " ".join(sys.argv[1:]),
               "machine": {"cpu": platform.processor() or platform.machine(), "cores": os.cpu_count()},

@@ -152,7 +152,6 @@ def test_agrees_with_transformers(model, layout):
         scale = tensor.abs().max()
         assert scale > 0, name
         errors[name] = float((tensors[name] - tensor).abs().max() / scale)
-    worst = max(errors, key=errors.get)
-    print(f"largest relative error: {errors[worst]:.1e} in {worst}")
-    assert errors[worst] < TOLERANCE, worst
+    # Each by itself: a NaN is not larger than anything.
+    assert not {name: error for name, error in errors.items() if not error < TOLERANCE}
     assert json.loads((results / "greedy.json").read_text()) == expected_greedy

@@ -37,9 +37,11 @@ def test_there_is_no_critic(finished):
     metrics = lines(finished / "metrics.jsonl")[0]
     assert "actor/kl_loss" in metrics
     assert not {"critic/vf_loss", "critic/values/mean", "timing_s/values", "timing_s/update_critic"} & set(metrics)
-    for file in (finished / "plans").glob("*.json"):
-        assert "critic" not in {stage["role"] for stage in json.loads(file.read_text())["stages"]}
-    assert not list(finished.glob("checkpoints/*/critic*"))
+    plans = [json.loads(file.read_text()) for file in (finished / "plans").glob("*.json")]
+    assert plans
+    for plan in plans:
+        assert {stage["role"] for stage in plan["stages"]} == {"actor", "reference"}
+    assert list(finished.glob("checkpoints/*/actor*")) and not list(finished.glob("checkpoints/*/critic*"))
 
 
 def test_it_resumes(tmp_path):

@@ -38,6 +38,7 @@ def test_the_movement_is_hidden(runs):
     assert all(t["verified"] for t in moved)
     exposed = sum(t["exposed_s"] for t in moved)
     assert exposed <= 0.2 * sum(t["measured_s"] for t in moved)
+    assert any(t["moved_bytes"] > 0 for t in transitions(runs["boundary"]))
     for t in transitions(runs["boundary"]):
         assert t["exposed_s"] == t["measured_s"]
 
@@ -52,7 +53,9 @@ def test_the_decisions_are_the_same(runs):
 
 
 def test_curves_and_weights_are_the_same(runs):
-    for a, b in zip(lines(runs["boundary"] / "metrics.jsonl"), lines(runs["overlapped"] / "metrics.jsonl")):
+    metrics = [lines(runs[mode] / "metrics.jsonl") for mode in ("boundary", "overlapped")]
+    assert len(metrics[0]) == 6
+    for a, b in zip(*metrics, strict=True):
         for key in ("critic/score/mean", "actor/ref_kl", "actor/entropy", "critic/vf_loss", "actor/grad_norm"):
             assert b[key] == pytest.approx(a[key], rel=1e-9, abs=1e-12), (a["step"], key)
     models = [(runs[mode] / "hf" / "model.safetensors").read_bytes() for mode in ("boundary", "overlapped")]

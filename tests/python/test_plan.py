@@ -25,6 +25,7 @@ def test_json_has_the_promised_keys_and_adds_up(tmp_path):
     assert {"plan", "step_s", "step_s_low", "step_s_high", "stages_s", "stages_interval_s", "classes_s", "memory",
             "peak_bytes", "idle", "runners_up", "layouts", "would_help"} <= set(report)
     assert report["step_s_low"] < report["step_s"] < report["step_s_high"]
+    assert report["stages_s"].keys() >= {"gen", "update_actor", "update_critic"}
     for name, seconds in report["stages_s"].items():
         low, high = report["stages_interval_s"][name]
         assert low <= seconds <= high
@@ -33,7 +34,8 @@ def test_json_has_the_promised_keys_and_adds_up(tmp_path):
     assert len(used) + len(report["idle"]) == 16 and not used & set(report["idle"])
     best = min(layout["step_s"] for layout in report["layouts"] if layout["step_s"])
     assert best == pytest.approx(report["step_s"], rel=1e-9)
-    assert all(other["step_s"] >= report["step_s"] for other in report["runners_up"] if "slower" in other["why"])
+    slower = [other["step_s"] for other in report["runners_up"] if "slower" in other["why"]]
+    assert slower and min(slower) > report["step_s"]
 
 
 @pytest.mark.parametrize("cluster", ["a100x4", "mi250x8"])
@@ -44,7 +46,7 @@ def test_every_named_cluster_has_a_plan(tmp_path, cluster):
 def test_longer_responses_take_longer(tmp_path):
     steps = [plan_json(tmp_path, "--cluster", "h200x8", "--gpus", 8, "--length", length)["step_s"]
              for length in (64, 128, 256)]
-    assert steps == sorted(steps)
+    assert steps[0] < steps[1] < steps[2]
 
 
 def test_text_tells_what_matters(tmp_path):

@@ -1,12 +1,11 @@
 """What the controller forecasts of each step, beside what the step then needs."""
 
 import json
+import statistics
 
 import pytest
 
 from program import run, write_config
-
-HEADROOM = 0.1  # adaptation.headroom's default
 
 
 def forecasts(tmp_path, *overrides):

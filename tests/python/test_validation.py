@@ -47,7 +47,7 @@ def test_every_so_many_steps_and_after_the_last(validated):
     assert len(before) == 1 and SCORE in before[0]["metrics"]
     assert output.count("validation: reward") == 3
     for line in lines(directory / "metrics.jsonl")[1:]:
-        assert line["val-aux/response_length/mean"] <= 8
+        assert 1 <= line["val-aux/response_length/mean"] <= 8 and line[SCORE] != 0
         assert line["timing_s/testing"] > 0
         passes = sum(line[f"timing_s/{name}"] for name in ("gen", "update_actor", "update_critic"))
         assert passes < line["timing_s/step"]
@@ -61,6 +61,7 @@ def test_the_training_is_the_same_without(validated, tmp_path):
     for part in ("actor", "critic"):
         file = f"checkpoints/step_3/{part}.safetensors"
         expected, found = load_file(tmp_path / "plain" / file), load_file(directory / file)
+        assert expected and expected.keys() == found.keys()
         assert all((expected[name] == found[name]).all() for name in expected)
 
 

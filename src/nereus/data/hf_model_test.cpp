@@ -22,6 +22,7 @@ std::string refusal(const std::filesystem::path& directory, const ModelSpec& spe
 }
 
 void expect_equal(const TensorMap& a, const TensorMap& b) {
+  ASSERT_FALSE(a.empty());
   ASSERT_EQ(a.size(), b.size());
   for (const auto& [name, tensor] : a) EXPECT_TRUE(at::equal(tensor, b.at(name))) << name;
 }

@@ -44,6 +44,7 @@ void run_and_check(const TransitionCase& c, const TransitionOptions& options, Ta
   EXPECT_TRUE(report.verified || dag->empty());
   ASSERT_EQ(report.primitives.size(), dag->primitives.size());
   ASSERT_EQ(devices.problem_with(c.to), "");
+  EXPECT_EQ(report.peak_bytes.empty(), dag->empty());
   for (const auto& [device, peak] : report.peak_bytes) {
     if (!devices.memory_is_exact()) break;
     const auto predicted = dag->peak_bytes.find(device);
@@ -158,6 +159,7 @@ TEST(Execute, RunsBesideBusyWorkersAndOnSlowLinks) {
   finished.set_value();
   EXPECT_TRUE(report.verified);
   for (const PrimitiveReport& primitive : report.primitives) {
+    EXPECT_GT(primitive.moved, Bytes());
     EXPECT_GE(primitive.measured.count(), static_cast<double>(primitive.moved.count()) / 1e6);
   }
   EXPECT_EQ(devices.problem_with(c.to), "");

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "nereus/live/testing.h"
 #include "nereus/transition/compile.h"
 
@@ -53,9 +55,12 @@ void switch_to(LiveJob& job, const LiveOptions& options, const Plan& plan) {
 
 double largest_difference(const TensorMap& a, const TensorMap& b) {
   double largest = 0;
+  EXPECT_FALSE(a.empty());
   EXPECT_EQ(a.size(), b.size());
   for (const auto& [name, tensor] : a) {
-    largest = std::max(largest, (tensor - b.at(name)).abs().max().item<double>());
+    const double difference = (tensor - b.at(name)).abs().max().item<double>();
+    EXPECT_TRUE(std::isfinite(difference)) << name;  // NaN is larger than nothing
+    largest = std::max(largest, difference);
   }
   return largest;
 }

@@ -118,19 +118,17 @@ void add_performance_metrics(const StepReport& report, Metrics& metrics) {
     const double per = node.name == "gen" ? static_cast<double>(report.response_tokens) : tokens;
     metrics["timing_per_token_ms/" + node.name] = node.total.count() * 1e3 / std::max(per, 1.0);
   }
-  int64_t peak = 0;
-  double devices = 0;  // that hold anything: those of the plan
+  Bytes peak;
+  double devices = 0;  // that held anything: those of the plan
   for (const auto& [device, bytes] : report.peak_bytes) {
-    peak = std::max(peak, bytes.count());
+    peak = std::max(peak, bytes);
     devices += bytes > Bytes() ? 1 : 0;
   }
-  // On accelerators, memory is not metered yet.
-  devices = devices > 0 ? devices : static_cast<double>(report.peak_bytes.size());
   metrics["timing_s/step"] = step_s;
   metrics["perf/total_num_tokens"] = tokens;
   metrics["perf/time_per_step"] = step_s;
   metrics["perf/throughput"] = tokens / step_s / devices;
-  metrics["perf/max_memory_allocated_gb"] = static_cast<double>(peak) / (1 << 30);
+  metrics["perf/max_memory_allocated_gb"] = static_cast<double>(peak.count()) / (1 << 30);
   metrics["training/global_step"] = report.step + 1;
 }
 

@@ -122,6 +122,8 @@ TEST(ValidationTest, LeavesTheRecordOfRolloutsAlone) {
   LiveJob job(options, uniform_plan(options, {1, 1}, 1));
   job.validate_before_training();
   EXPECT_FALSE(std::filesystem::exists(options.rollout_directory));
+  job.run_step();
+  EXPECT_TRUE(std::filesystem::exists(options.rollout_directory)) << "a step writes there";
 }
 
 // Samples that share their noise with none of the first steps': the same prompt at the same weights

@@ -119,6 +119,8 @@ double difference(const at::Tensor& a, const at::Tensor& b) {
 }
 
 void expect_near(const Results& got, const Results& expected, double tolerance) {
+  ASSERT_FALSE(expected.gradients.empty() || expected.log_probs.empty());
+  ASSERT_EQ(got.log_probs.size(), expected.log_probs.size());
   for (const auto& [name, gradient] : expected.gradients) {
     EXPECT_LT(difference(got.gradients.at(name), gradient), tolerance) << name;
   }
@@ -132,6 +134,8 @@ void expect_near(const Results& got, const Results& expected, double tolerance) 
 void expect_same_texts(const std::vector<GenerationResult>& got,
                        const std::vector<GenerationResult>& expected) {
   int differing = 0;
+  ASSERT_FALSE(expected.empty());
+  ASSERT_EQ(got.size(), expected.size());
   for (size_t i = 0; i < expected.size(); ++i) {
     if (got[i].tokens != expected[i].tokens) {
       ++differing;
