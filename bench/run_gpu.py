@@ -73,11 +73,11 @@ class Bench:
         print(f"  FAILED {' '.join(command)}\n{reason}", flush=True)
         return None
 
-    def pair(self, ours, name, peer, key, report=lambda row: None):
+    def pair(self, ours, name, peer, key):
         """{"ours": …, name: …, "ratio"} of two functions that take turns; the ratio is of what they say of `key`."""
         def row(so_far):
             return so_far | {"ratio": ratio(so_far["ours"], so_far[name], key)}
-        return row(alone.take_turns({"ours": ours, name: peer}, self.rounds, report=lambda so_far: report(row(so_far))))
+        return row(alone.take_turns({"ours": ours, name: peer}, self.rounds, go_on=self.has_time_for))
 
     def has_time_for(self, seconds):
         return self.end is None or time.monotonic() + seconds < self.end
@@ -152,7 +152,7 @@ def generation(bench):
                          lambda: bench.peer("gpu_generation/peers.py", *shape, "--repeats", 1), "tokens_per_s")
         row["decode_ratio"] = ratio(row["ours"], row["transformers"], "decode_tokens_per_s")
         record[f"8B, {sequences} sequences"] = row
-    bench.write("generation", record)
+        bench.write("generation", record)
 
 
 def grpo(bench):
@@ -205,7 +205,7 @@ def main():
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--output", type=pathlib.Path, help="default: bench/results/h200xN")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each side of a comparison")
-    parser.add_argument("--seconds", type=float, help="begin no round of grpo that would end later than this")
+    parser.add_argument("--seconds", type=float, help="begin no further round that would end later than this")
     arguments = parser.parse_args()
     import torch
     gpus = torch.cuda.device_count()

@@ -1,10 +1,12 @@
 """Whether a machine does nothing else, and measurements that take turns on it."""
 
+import functools
+import json
 import os
 import pathlib
-import platform
 import statistics
 import subprocess
+import sys
 import time
 
 GPU_MEMORY = 1024  # MiB that a driver may hold of a GPU that nobody uses
@@ -21,7 +23,8 @@ def gpus_now():
     shown = os.environ.get("CUDA_VISIBLE_DEVICES")
     said = subprocess.run(["nvidia-smi", "--query-gpu=memory.used,utilization.gpu", "--format=csv,noheader,nounits",
                            *(["-i", shown] if shown else [])], capture_output=True, text=True, check=True).stdout
-    return [[int(number) for number in line.split(",")] for line in said.splitlines()]
+    # Some machines do not tell how busy a GPU is ("[N/A]").
+    return [[int(word) if word.strip().isdigit() else 0 for word in line.split(",")] for line in said.splitlines()]
 
 
 def cores_now(seconds=1.0):
@@ -80,9 +83,15 @@ def take_turns(contestants, rounds, alone=wait_until_alone, report=lambda so_far
     return so_far
 
 
+DESCRIBE = """
+import json, os, platform, torch, transformers
+print(json.dumps({"gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+                  "cores": os.cpu_count(), "python": platform.python_version(), "torch": torch.__version__,
+                  "cuda": torch.version.cuda, "transformers": transformers.__version__}))
+"""
+
+
+@functools.cache
 def machine():
-    import torch
-    import transformers
-    return {"gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
-            "cores": os.cpu_count(), "python": platform.python_version(), "torch": torch.__version__,
-            "cuda": torch.version.cuda, "transformers": transformers.__version__}
+    """What is measured on and with; asked in a process of its own, for who asks a GPU for its name takes memory of it."""
+    return json.loads(subprocess.run([sys.executable, "-c", DESCRIBE], capture_output=True, text=True, check=True).stdout)

@@ -8,9 +8,9 @@ def seconds(value):
 
 
 def of_pairs(record):
-    """Rows {ours…: {...}, peer: {...}, ratio}: both times and how many times as fast."""
+    """Rows {ours…: {...}, peer: {...}, ratio}: both times and how many times as fast; none where a side failed."""
     for name, row in record.items():
-        if not isinstance(row, dict) or "ratio" not in row:
+        if not isinstance(row, dict) or row.get("ratio") is None:
             continue
         (_, ours), (peer_name, peer) = [pair for pair in row.items() if isinstance(pair[1], dict)][:2]
         key = "step_s" if "step_s" in ours else "seconds"

@@ -7,17 +7,21 @@ import pytest
 
 from program import run, write_config
 
+# Short responses to learn from, then four times as long ones: a forecast that only repeats what was measured is far off.
+LENGTHS = "data.max_response_length=[[0,16],[2,64]]"
+
 
 def forecasts(tmp_path, *overrides):
-    """Pairs of a decision's forecast and the metrics of the step it was about."""
-    done = run("train", write_config(tmp_path), "--run-dir", tmp_path / "run", *overrides,
-               "data.max_response_length=48", "actor_rollout_ref.rollout.ignore_eos=true",
+    """Pairs of a decision's forecast and the metrics of the step it was about, one for each step but the first."""
+    done = run("train", write_config(tmp_path), "--run-dir", tmp_path / "run", *overrides, LENGTHS,
+               "actor_rollout_ref.rollout.ignore_eos=true",
                "data.train_batch_size=4", "actor_rollout_ref.actor.ppo_mini_batch_size=2")
     assert done.returncode == 0, done.stderr
     read = lambda name: [json.loads(line) for line in (tmp_path / "run" / name).read_text().splitlines()]
     metrics = {line["step"]: line for line in read("metrics.jsonl")}
     decisions = [event for event in read("events.jsonl") if event["type"] == "decision"]
     assert decisions[-1]["next"] is None, "no step follows the last one"
+    assert [decision["step"] for decision in decisions] == [0, 1, 2, 3]
     return [(decision["next"], metrics[decision["step"] + 1]) for decision in decisions[:-1]]
 
 
@@ -29,19 +33,23 @@ def forecasts(tmp_path, *overrides):
     "{all: {dp: 2}, actor/generation: {tp: 2}, critic/training: {pp: 2}}",
 ])
 def test_peak_memory_is_predicted(tmp_path, plan):
-    for forecast, step in forecasts(tmp_path, f"plan={plan}"):
+    pairs = forecasts(tmp_path, f"plan={plan}")
+    grown = {device: pairs[1][1]["peak_bytes"][device] / pairs[0][1]["peak_bytes"][device] for device in ("0:0", "0:1")}
+    assert min(grown.values()) > 1.2, "longer responses need much more, so the second forecast has to see them coming"
+    for forecast, step in pairs:
         assert set(forecast["peak_bytes"]) == {device for device, peak in step["peak_bytes"].items() if peak > 0}
         for device, predicted in forecast["peak_bytes"].items():
-            measured = step["peak_bytes"][device]
-            assert measured <= predicted * (1 + HEADROOM), (device, measured / predicted)
             # Predicted are the longest prompts; here micro-batches hold shorter ones too.
-            assert predicted == pytest.approx(measured, rel=0.07), device
+            assert 0.98 <= predicted / step["peak_bytes"][device] <= 1.08, device
 
 
-def test_every_prediction_has_an_interval(tmp_path):
+def test_forecasts_are_judged_by_the_steps_they_were_about(tmp_path):
     pairs = forecasts(tmp_path)
-    assert len(pairs) == 3
-    for forecast, _ in pairs:
-        assert 0 < forecast["step_s_low"] < forecast["step_s"] < forecast["step_s_high"]
-    summary = json.loads((tmp_path / "run/summary.json").read_text())["forecasts"]
-    assert summary["steps"] == 3 and summary["median_error"] >= 0 and 0 <= summary["held"] <= 1
+    errors, held = [], 0
+    for forecast, step in pairs:
+        low, expected, high = (forecast[key] for key in ("step_s_low", "step_s", "step_s_high"))
+        assert 0 < low < expected < high
+        errors.append(abs(expected / step["timing_s/step"] - 1))
+        held += low <= step["timing_s/step"] <= high
+    assert json.loads((tmp_path / "run/summary.json").read_text())["forecasts"] == {
+        "steps": 3, "median_error": pytest.approx(statistics.median(errors)), "held": pytest.approx(held / 3)}
