@@ -50,6 +50,7 @@ LoopEnd run_loop(Job& job, Controller& controller, Recorder& recorder,
       }
       if (report.transition->failure) continue;
     }
+    if (report.abandoned) return LoopEnd::kStopped;
     const Decision decision = controller.observe(report);
     recorder.write(report, decision);
     if (decision.verdict == Verdict::kStranded) return LoopEnd::kStranded;

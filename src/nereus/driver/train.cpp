@@ -187,7 +187,9 @@ std::unique_ptr<LiveJob> start_job(const LiveOptions& options, const Start& star
 }  // namespace
 
 int train(const Config& config) {
-  const LiveOptions options = to_live_options(config);
+  const StopSignal stop;
+  LiveOptions options = to_live_options(config);
+  options.stop = StopToken(stop.requested());
   require_gpus(options.backend, cuda::device_count());
   verify_run_root(run_directory(config));
   // A job that cannot begin leaves no directory behind.
@@ -210,9 +212,8 @@ int train(const Config& config) {
 
   TrainRecorder recorder(config, job, controller, record, progress,
                          start.checkpoint ? start.step : -1);
-  const StopSignal stop;
   try {
-    recorder.write_validation(job.validate_before_training());
+    recorder.write_validation(job.validate_at_start());
     const LoopEnd end = run_loop(job, controller, recorder, stop.requested());
     // A run that was stopped goes on from where it is.
     if (end != LoopEnd::kFinished || config.trainer.save_freq != 0) recorder.save();

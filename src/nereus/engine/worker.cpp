@@ -8,6 +8,7 @@
 #include <latch>
 
 #include "nereus/base/error.h"
+#include "nereus/base/stop_token.h"
 
 namespace nereus {
 
@@ -162,7 +163,8 @@ void WorkerPool::run(std::span<const DeviceId> devices, const std::function<void
         naming_the_device(worker, body);
       } catch (const std::exception& error) {
         const auto* ours = dynamic_cast<const Error*>(&error);
-        const bool consequence = ours != nullptr && ours->code() == ErrorCode::kAborted;
+        const bool consequence = ours != nullptr && ours->code() == ErrorCode::kAborted &&
+                                 dynamic_cast<const Stopped*>(ours) == nullptr;
         if (first_error.add(std::current_exception(), consequence)) {
           on_failure("device " + to_string(worker.id()) + " failed: " + error.what());
         }

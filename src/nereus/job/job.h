@@ -67,6 +67,9 @@ struct StepReport {
   // Of the transition that ran beside the step, if one did. If it failed, the step came to nothing:
   // recover() must follow, and then the same step again.
   std::optional<TransitionReport> transition;
+  // The job was told to stop before the step had changed a weight: it came to nothing, and the job
+  // is at the boundary before it.
+  bool abandoned = false;
 };
 
 struct Inventory {
@@ -82,8 +85,8 @@ class Job {
   // Plan in force.
   virtual const Plan& plan() const = 0;
   virtual bool done() const = 0;
-  // Runs one RL step to its safe boundary. Throws Error; the job then goes on from a checkpoint
-  // only.
+  // Runs one RL step to its safe boundary. Throws Error; only a job that is still at a boundary can
+  // be saved then, and go on from there.
   virtual StepReport run_step() = 0;
   // Executes a transition at a boundary: afterwards plan() == dag.to, unless the report tells of a
   // failure: then only recover() may follow. Throws Error.

@@ -29,6 +29,19 @@ struct Overlap {
   Plan to;
 };
 
+// A step that is being done, and what it must leave as it was if it comes to nothing.
+struct Attempt {
+  std::optional<Overlap> overlap;
+  Plan plan;  // expected to be in force after the step
+  KlController kl;
+  int64_t updates = 0;  // optimizer steps of all models before it
+  bool moving = false;  // the transition has begun and was not waited for
+  std::optional<TransitionReport> moved;
+  Experience experience;
+  Metrics metrics;
+  std::vector<NodeTiming> timings;
+};
+
 }  // namespace
 
 class LiveJob::Impl {
@@ -69,11 +82,16 @@ class LiveJob::Impl {
   int64_t dropped_prompts() const {
     return prompts_.dropped() + (validation_ ? validation_->prompts().dropped() : 0);
   }
-  Metrics validate_before_training();
-  bool done() const { return step_ >= options_.total_steps; }
+  Metrics validate_at_start();
+  bool intact() const { return intact_; }
+  bool done() const { return step_ >= options_.total_steps && !failure_; }
   Inventory inventory() const { return {options_.cluster, devices_at(step_)}; }
 
  private:
+  void try_step(Attempt& attempt);
+  void give_up(Attempt& attempt);
+  StepReport finish_step(Attempt& attempt, const Stopwatch& timer);
+  int64_t updates() const;           // optimizer steps of all models so far
   uint64_t trained_version() const;  // of the actor's weights
   // The step's samples with responses; then with log-probabilities, values and scores; then with
   // rewards, advantages and returns.
@@ -81,11 +99,12 @@ class LiveJob::Impl {
   void make_experience(Experience& experience, Metrics& metrics, std::vector<NodeTiming>& timings);
   void estimate_advantages(Experience& experience, Metrics& metrics,
                            std::vector<NodeTiming>& timings);
-  // What validation says after `step`; nothing if none is due.
-  Metrics validate_after(int step);
-  // Of a step that came to nothing, because the transition beside it failed.
-  StepReport stopped(TransitionReport transition, Seconds took) const;
-  StepReport make_report(const Experience& experience, Metrics metrics,
+  // What validation says after the last step; nothing if none is due, or if it is told to stop. An
+  // error is kept for the next call.
+  Metrics validate_if_due();
+  // Of a step that came to nothing, because the transition beside it failed or the job is to stop.
+  StepReport came_to_nothing(std::optional<TransitionReport> transition, Seconds took) const;
+  StepReport make_report(int step, const Experience& experience, Metrics metrics,
                          std::vector<NodeTiming> timings, Seconds took) const;
   // The devices that are there for a step: those supplied, without those that died.
   DevicePool devices_at(int step) const;
@@ -105,50 +124,100 @@ class LiveJob::Impl {
   std::optional<Validation> validation_;
   std::optional<Plan> before_validation_;  // the one before training; its plan is not reported yet
   std::optional<Overlap> overlap_;         // for the next step
+  bool validation_due_ = false;            // of the weights as they are
+  bool intact_ = true;
+  std::exception_ptr failure_;  // came up after the last step, and is thrown by the next call
   int step_ = 0;
   int64_t position_ = 0;  // of the next step's first prompt in the sequence of epochs
 };
 
 StepReport LiveJob::Impl::run_step() {
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
   const Stopwatch timer;
   runtime_.reset_peaks();
-  const std::optional<Overlap> overlap = std::exchange(overlap_, std::nullopt);
-  Plan plan = std::exchange(before_validation_, std::nullopt).value_or(runtime_.plan());
-  if (overlap) plan = overlap->to;
+  Attempt attempt{.overlap = std::exchange(overlap_, std::nullopt),
+                  .plan = std::exchange(before_validation_, std::nullopt).value_or(runtime_.plan()),
+                  .kl = kl_,
+                  .updates = updates()};
+  if (attempt.overlap) attempt.plan = attempt.overlap->to;
+  try {
+    try_step(attempt);
+  } catch (const Stopped&) {
+    give_up(attempt);
+    return came_to_nothing(std::move(attempt.moved), timer.elapsed());
+  } catch (const Error& error) {
+    give_up(attempt);
+    if (error.code() != ErrorCode::kNumeric || options_.failure_directory.empty()) throw;
+    throw Error(
+        error.code(),
+        std::string(error.what()) + "\nThe batch is kept in " +
+            write_failed_batch(options_.failure_directory, step_, attempt.experience).string());
+  } catch (...) {
+    give_up(attempt);
+    throw;
+  }
+  if (attempt.moved && attempt.moved->failure) {
+    intact_ = false;
+    return came_to_nothing(std::move(attempt.moved), timer.elapsed());
+  }
+  return finish_step(attempt, timer);
+}
+
+// Up to the last update of the weights, or to the end of a transition that failed.
+void LiveJob::Impl::try_step(Attempt& attempt) {
   // A transition beside generation takes the training units' place.
   const uint64_t version = trained_version();
-  if (overlap) transitions_.start(overlap->dag);
-  Experience experience = start_batch(prompts_, options_.data, position_);
-  std::vector<NodeTiming> timings;
-  Metrics metrics;
-  std::optional<TransitionReport> moved;
-  try {
-    timings.push_back(generate(experience, version));
-    if (overlap) moved = transitions_.join();
-    if (moved && moved->failure) return stopped(*std::move(moved), timer.elapsed());
-    make_experience(experience, metrics, timings);
-    estimate_advantages(experience, metrics, timings);
-    for (UpdateOutcome& updated : update_models(runtime_, experience, step_, options_)) {
-      timings.push_back(std::move(updated.timing));
-      metrics.merge(updated.metrics);
-    }
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kNumeric || options_.failure_directory.empty()) throw;
-    throw Error(error.code(),
-                std::string(error.what()) + "\nThe batch is kept in " +
-                    write_failed_batch(options_.failure_directory, step_, experience).string() +
-                    "; go on from the last checkpoint with --resume");
+  if (attempt.overlap) transitions_.start(attempt.overlap->dag);
+  attempt.moving = attempt.overlap.has_value();
+  attempt.experience = start_batch(prompts_, options_.data, position_);
+  attempt.timings.push_back(generate(attempt.experience, version));
+  if (attempt.overlap) {
+    attempt.moving = false;
+    attempt.moved = transitions_.join();
+    if (attempt.moved->failure) return;
   }
-  timings.push_back(overlap ? runtime_.remake_generation(overlap->to)
-                            : runtime_.synchronise_generation());
-  StepReport report =
-      make_report(experience, std::move(metrics), std::move(timings), timer.elapsed());
-  report.transition = std::move(moved);
-  report.metrics.merge(validate_after(step_));
-  if (runtime_.plan() != plan) report.adjusted_plan = runtime_.plan();
-  ++step_;
+  make_experience(attempt.experience, attempt.metrics, attempt.timings);
+  estimate_advantages(attempt.experience, attempt.metrics, attempt.timings);
+  for (UpdateOutcome& updated : update_models(runtime_, attempt.experience, step_, options_)) {
+    attempt.timings.push_back(std::move(updated.timing));
+    attempt.metrics.merge(updated.metrics);
+  }
+}
+
+// After an error: as at the boundary before the step, if no weight has changed.
+void LiveJob::Impl::give_up(Attempt& attempt) {
+  intact_ = false;
+  if (std::exchange(attempt.moving, false)) attempt.moved = transitions_.join();
+  kl_ = attempt.kl;
+  intact_ = updates() == attempt.updates && !(attempt.moved && attempt.moved->failure);
+}
+
+// From here on the state is that of the boundary after the step, whatever happens: an error is kept
+// for the next call, so that the step's report is not lost.
+StepReport LiveJob::Impl::finish_step(Attempt& attempt, const Stopwatch& timer) {
+  const int step = step_++;
   position_ += options_.data.train_batch_size;
+  try {
+    attempt.timings.push_back(attempt.overlap ? runtime_.remake_generation(attempt.overlap->to)
+                                              : runtime_.synchronise_generation());
+  } catch (const std::exception&) {
+    failure_ = std::current_exception();
+  }
+  StepReport report = make_report(step, attempt.experience, std::move(attempt.metrics),
+                                  std::move(attempt.timings), timer.elapsed());
+  report.transition = std::move(attempt.moved);
+  validation_due_ = validation_ && validation_->follows(step);
+  if (!failure_) report.metrics.merge(validate_if_due());
+  if (runtime_.plan() != attempt.plan) report.adjusted_plan = runtime_.plan();
   return report;
+}
+
+int64_t LiveJob::Impl::updates() const {
+  int64_t sum = 0;
+  for (const ModelStage model_stage : trained_stages(job_.workflow)) {
+    sum += runtime_.updates(model_stage);
+  }
+  return sum;
 }
 
 uint64_t LiveJob::Impl::trained_version() const {
@@ -160,41 +229,57 @@ NodeTiming LiveJob::Impl::generate(Experience& experience, uint64_t version) {
   GenerationOptions generation{.sampling = options_.sampling,
                                .max_new_tokens = options_.response_length.at(step_),
                                .eos_token_ids = job_.model(Role::kActor).eos_token_ids,
-                               .ignore_eos = options_.ignore_eos};
+                               .ignore_eos = options_.ignore_eos,
+                               .stop = options_.stop};
   generation.sampling.seed = options_.seed;
   return generate_responses(runtime_, experience, version, generation);
 }
 
-Metrics LiveJob::Impl::validate_before_training() {
-  if (!validation_ || !options_.validation.before_training || step_ > 0) return {};
-  before_validation_ = runtime_.plan();
-  return validation_->run(runtime_, trained_version(), options_.response_length.at(0));
+Metrics LiveJob::Impl::validate_at_start() {
+  if (validation_ && options_.validation.before_training && step_ == 0) validation_due_ = true;
+  if (validation_due_) before_validation_ = runtime_.plan();
+  Metrics metrics = validate_if_due();
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+  return metrics;
 }
 
-Metrics LiveJob::Impl::validate_after(int step) {
-  if (!validation_ || !validation_->follows(step)) return {};
-  // The step's own limit: the plan in force was made for it.
-  return validation_->run(runtime_, trained_version(), options_.response_length.at(step));
+Metrics LiveJob::Impl::validate_if_due() {
+  if (!validation_due_ || !validation_) return {};
+  try {
+    // The last step's own limit: the plan in force was made for it.
+    const int64_t limit = options_.response_length.at(std::max(step_ - 1, 0));
+    Metrics metrics = validation_->run(runtime_, trained_version(), limit);
+    validation_due_ = false;
+    return metrics;
+  } catch (const Stopped&) {
+    // It is due still.
+  } catch (const std::exception&) {
+    failure_ = std::current_exception();
+  }
+  return {};
 }
 
-StepReport LiveJob::Impl::stopped(TransitionReport transition, Seconds took) const {
+StepReport LiveJob::Impl::came_to_nothing(std::optional<TransitionReport> transition,
+                                          Seconds took) const {
   StepReport report;
   report.step = step_;
   report.step_s = took;
   report.next_pool = devices_at(step_);
+  report.abandoned = !transition || !transition->failure;
   report.transition = std::move(transition);
   return report;
 }
 
 void LiveJob::Impl::make_experience(Experience& experience, Metrics& metrics,
                                     std::vector<NodeTiming>& timings) {
+  const PassOptions pass{.temperature = options_.sampling.temperature, .stop = options_.stop};
   timings.push_back(infer_log_probs(runtime_, "old_log_prob", kActorTraining, experience,
-                                    &Sample::old_log_probs, options_.sampling.temperature));
+                                    &Sample::old_log_probs, pass));
   if (options_.reference) {
     timings.push_back(infer_log_probs(runtime_, "ref", kReferenceInference, experience,
-                                      &Sample::ref_log_probs, options_.sampling.temperature));
+                                      &Sample::ref_log_probs, pass));
   }
-  if (options_.critic) timings.push_back(infer_values(runtime_, experience));
+  if (options_.critic) timings.push_back(infer_values(runtime_, experience, options_.stop));
   timings.push_back(
       score(runtime_, experience, step_, reward_.get(), *tokenizer_, prompts_, options_, metrics));
 }
@@ -216,10 +301,10 @@ void LiveJob::Impl::estimate_advantages(Experience& experience, Metrics& metrics
   timings.push_back({"adv", took, {{OpClass::kHost, took}}});
 }
 
-StepReport LiveJob::Impl::make_report(const Experience& experience, Metrics metrics,
+StepReport LiveJob::Impl::make_report(int step, const Experience& experience, Metrics metrics,
                                       std::vector<NodeTiming> timings, Seconds took) const {
   StepReport report;
-  report.step = step_;
+  report.step = step;
   report.step_s = took;
   report.nodes = std::move(timings);
   report.peak_bytes = runtime_.peaks();
@@ -230,13 +315,13 @@ StepReport LiveJob::Impl::make_report(const Experience& experience, Metrics metr
   }
   report.workload = job_.workload;
   report.workload.prompt_tokens = prompts_.longest();
-  report.workload.response_limit = options_.response_length.at(step_);
+  report.workload.response_limit = options_.response_length.at(step);
   report.workload.response_mean =
       static_cast<double>(report.response_tokens) / static_cast<double>(experience.size());
-  report.steps_left = std::max(0, options_.total_steps - step_ - 1);
-  report.next_pool = devices_at(step_ + 1);
+  report.steps_left = std::max(0, options_.total_steps - step - 1);
+  report.next_pool = devices_at(step + 1);
   report.next_workload = report.workload;
-  report.next_workload.response_limit = options_.response_length.at(step_ + 1);
+  report.next_workload.response_limit = options_.response_length.at(step + 1);
   // The share of the limit that responses use is the best guess for the next step.
   report.next_workload.response_mean = report.workload.response_mean /
                                        static_cast<double>(report.workload.response_limit) *
@@ -255,7 +340,10 @@ DevicePool LiveJob::Impl::devices_at(int step) const {
 TransitionReport LiveJob::Impl::apply(const TransitionDag& dag) {
   NEREUS_CHECK(dag.from == runtime_.plan(), "the transition starts from another plan");
   verify_trainable(dag.to, job_.models);
-  return transitions_.apply(dag);
+  intact_ = false;
+  TransitionReport report = transitions_.apply(dag);
+  intact_ = !report.failure;
+  return report;
 }
 
 void LiveJob::Impl::overlap(TransitionDag dag, Plan to) {
@@ -266,12 +354,20 @@ void LiveJob::Impl::overlap(TransitionDag dag, Plan to) {
 
 TransitionReport LiveJob::Impl::recover(const Plan& to) {
   verify_trainable(to, job_.models);
-  return transitions_.recover(to);
+  TransitionReport report = transitions_.recover(to);
+  intact_ = !report.failure;
+  return report;
 }
 
 void LiveJob::Impl::save(const std::filesystem::path& root, const Json& extra, int keep) const {
+  if (!intact_) {
+    throw Error(ErrorCode::kAborted,
+                "step " + std::to_string(step_ + 1) +
+                    " was left half done: there is no state of a boundary to save");
+  }
   Json state = {{"step", step_},
                 {"position", position_},
+                {"validation_due", validation_due_},
                 {"kl_coef", kl_.coefficient()},
                 {"seed", options_.seed}};
   std::vector<CheckpointPart> parts;
@@ -315,6 +411,7 @@ Json LiveJob::Impl::resume(const Checkpoint& checkpoint) {
   }
   step_ = require<int>(checkpoint.state, "step", where);
   position_ = checkpoint.state.value("position", step_ * options_.data.train_batch_size);
+  validation_due_ = checkpoint.state.value("validation_due", false);
   kl_.restore(require<double>(checkpoint.state, "kl_coef", where));
   runtime_.synchronise_generation();
   return checkpoint.state.value("extra", Json());
@@ -348,9 +445,8 @@ void LiveJob::overlap(TransitionDag dag, Plan to) { impl_->overlap(std::move(dag
 TransitionReport LiveJob::recover(const Plan& to) { return impl_->recover(to); }
 int LiveJob::step() const { return impl_->step(); }
 int64_t LiveJob::dropped_prompts() const { return impl_->dropped_prompts(); }
-std::map<std::string, double> LiveJob::validate_before_training() {
-  return impl_->validate_before_training();
-}
+bool LiveJob::intact() const { return impl_->intact(); }
+std::map<std::string, double> LiveJob::validate_at_start() { return impl_->validate_at_start(); }
 void LiveJob::save(const std::filesystem::path& root, const Json& extra, int keep) const {
   impl_->save(root, extra, keep);
 }

@@ -10,9 +10,12 @@
 
 namespace nereus {
 
-// Owned and called by one thread (the driver's). Owns one worker thread per device. After
-// run_step() threw, the training state may contain the step's completed optimizer steps: go on from
-// a checkpoint.
+// Owned and called by one thread (the driver's). Owns one worker thread per device. Nothing but
+// save(), intact() and what reads may be called after something threw.
+//
+// LiveOptions::stop ends what goes on within the time of a decode step or micro-batch, and changes
+// no result: a step that has changed no weight yet is abandoned, one that has is finished, and a
+// validation that is cut off is made up for after a resume.
 class LiveJob final : public Job {
  public:
   // Reads prompts and models, builds the units of `plan` on the devices. Throws Error:
@@ -31,15 +34,20 @@ class LiveJob final : public Job {
 
   // Number of the next step.
   int step() const;
+  // True if the training state is that of the boundary before step(): after every call that
+  // returned, unless it reported a transition that failed, and after every one that threw before it
+  // had changed a weight.
+  bool intact() const;
   // Prompts, those of the validation included, left out because they were longer than
   // max_prompt_length.
   int64_t dropped_prompts() const;
-  // The metrics of the validation before the first step; none if it is not wanted, or if steps have
-  // been done. Those of later ones are among the metrics of the step that they follow.
-  std::map<std::string, double> validate_before_training();
+  // The metrics of the validation before the first step, or of that after the last one if it was
+  // cut off before the checkpoint was made; none if neither is due, or if the job is told to stop.
+  // Those of others are among the metrics of the step that they follow.
+  std::map<std::string, double> validate_at_start();
 
   // Writes root/step_N (N = steps done) with all logical state; `extra` is kept with it (the
-  // controller's).
+  // controller's). Throws Error: kAborted if the job is not intact(), kIo.
   void save(const std::filesystem::path& root, const Json& extra, int keep) const;
   // Continues from a checkpoint, whatever layout wrote it. Returns `extra`.
   Json resume(const Checkpoint& checkpoint);

@@ -78,7 +78,7 @@ TEST(MemoryPressure, ResponsesAreMadeInWavesWithTheSameResult) {
     // Who finds that memory is short, a validation before the first step or that step, is the same.
     options.validation.file = options.data.train_file;
     LiveJob tight(options, plan);
-    if (layout.pp == 2) tight.validate_before_training();
+    if (layout.pp == 2) tight.validate_at_start();
     const std::vector<StepReport> actual = run(tight);
     ASSERT_TRUE(actual.front().adjusted_plan);
     Plan expected_plan = plan;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "nereus/base/json.h"
+#include "nereus/base/stop_token.h"
 #include "nereus/cluster/backend.h"
 #include "nereus/cluster/cluster.h"
 #include "nereus/engine/optimizer.h"
@@ -87,6 +88,9 @@ struct LiveOptions {
   // bytes/s; > 0: what a transition moves between devices takes at least its time, as over a slow
   // network.
   double link_bandwidth = 0;
+  // Looked at between decode steps, micro-batches and scored samples, as long as a step has changed
+  // no weight yet: see Job::run_step().
+  StopToken stop;
   // Called at each event of a transition, on the device's thread; throwing DeviceLost kills it.
   std::function<void(const TransitionEvent&)> on_transition_event;
 };

@@ -74,10 +74,9 @@ auto with_micro_batches_that_fit(Runtime& runtime, ModelStage model_stage, const
 // Runs forward passes over all samples and hands each micro-batch's outputs to `take`, once per
 // unit.
 NodeTiming infer(Runtime& runtime, const std::string& name, ModelStage model_stage,
-                 const Experience& experience, double temperature,
+                 const Experience& experience, const PassOptions& options,
                  const std::function<void(const TokenOutputs&, const SampleBatch&)>& take,
                  Outputs which = Outputs::kPerToken) {
-  const PassOptions options{.temperature = temperature};
   return with_micro_batches_that_fit(runtime, model_stage, [&] {
     const StagePlan& stage = at(runtime.plan(), model_stage);
     return runtime.run(name, model_stage, OpClass::kCompute, [&](UnitEngine& engine, int unit) {
@@ -168,12 +167,14 @@ TokenWeights token_weights(LossAggregation mode, const Experience& experience,
 }
 
 UpdateOutcome update_actor(Runtime& runtime, const Experience& experience,
-                           const std::vector<int64_t>& mini_batch, const LiveOptions& options) {
+                           const std::vector<int64_t>& mini_batch, const LiveOptions& options,
+                           StopToken stop) {
   const PolicyLossOptions& policy = options.ppo.policy;
   const TokenWeights weights =
       token_weights(policy.aggregation, experience, mini_batch,
                     static_cast<double>(options.response_length.longest()));
-  const PassOptions pass{.temperature = options.sampling.temperature, .with_entropy = true};
+  const PassOptions pass{
+      .temperature = options.sampling.temperature, .with_entropy = true, .stop = stop};
   return update(
       runtime, "update_actor", kActorTraining, experience, mini_batch, options.actor_optimizer,
       pass, [&](const TokenOutputs& outputs, const SampleBatch& batch, at::TensorOptions tensor) {
@@ -190,14 +191,15 @@ UpdateOutcome update_actor(Runtime& runtime, const Experience& experience,
 }
 
 UpdateOutcome update_critic(Runtime& runtime, const Experience& experience,
-                            const std::vector<int64_t>& mini_batch, const LiveOptions& options) {
+                            const std::vector<int64_t>& mini_batch, const LiveOptions& options,
+                            StopToken stop) {
   const ValueLossOptions& value = options.ppo.value;
   const TokenWeights weights =
       token_weights(value.aggregation, experience, mini_batch,
                     static_cast<double>(options.response_length.longest()));
   return update(
       runtime, "update_critic", kCriticTraining, experience, mini_batch, options.critic_optimizer,
-      PassOptions{},
+      PassOptions{.stop = stop},
       [&](const TokenOutputs& outputs, const SampleBatch& batch, at::TensorOptions tensor) {
         ValueTargets targets;
         targets.old_values = gather(experience, batch.samples, &Sample::values, tensor);
@@ -209,15 +211,17 @@ UpdateOutcome update_critic(Runtime& runtime, const Experience& experience,
 }
 
 using Update = UpdateOutcome (*)(Runtime&, const Experience&, const std::vector<int64_t>&,
-                                 const LiveOptions&);
+                                 const LiveOptions&, StopToken);
 
+// `stop` counts up to the first change of the weights.
 UpdateOutcome update_by_batches(Update update, Runtime& runtime, const Experience& experience,
                                 const std::vector<std::vector<int64_t>>& batches,
-                                const LiveOptions& options) {
+                                const LiveOptions& options, StopToken stop) {
   const double share = 1.0 / static_cast<double>(batches.size());
   UpdateOutcome whole;
   for (const std::vector<int64_t>& batch : batches) {
-    const UpdateOutcome outcome = update(runtime, experience, batch, options);
+    const UpdateOutcome outcome =
+        update(runtime, experience, batch, options, std::exchange(stop, StopToken()));
     whole.timing.name = outcome.timing.name;
     whole.timing.total += outcome.timing.total;
     for (const auto& [op_class, seconds] : outcome.timing.by_class) {
@@ -267,15 +271,15 @@ NodeTiming generate_responses(Runtime& runtime, Experience& experience, uint64_t
 
 NodeTiming infer_log_probs(Runtime& runtime, const std::string& name, ModelStage model_stage,
                            Experience& experience, std::vector<double> Sample::* member,
-                           double temperature) {
-  return infer(runtime, name, model_stage, experience, temperature,
+                           const PassOptions& options) {
+  return infer(runtime, name, model_stage, experience, options,
                [&](const TokenOutputs& outputs, const SampleBatch& batch) {
                  scatter(outputs.log_probs, batch.samples, member, experience);
                });
 }
 
-NodeTiming infer_values(Runtime& runtime, Experience& experience) {
-  return infer(runtime, "values", kCriticTraining, experience, /*temperature=*/1,
+NodeTiming infer_values(Runtime& runtime, Experience& experience, StopToken stop) {
+  return infer(runtime, "values", kCriticTraining, experience, PassOptions{.stop = stop},
                [&](const TokenOutputs& outputs, const SampleBatch& batch) {
                  scatter(outputs.values, batch.samples, &Sample::values, experience);
                });
@@ -287,14 +291,16 @@ std::vector<UpdateOutcome> update_models(Runtime& runtime, const Experience& exp
       mini_batches(std::ssize(experience), options.ppo.mini_batch * options.data.samples_per_prompt,
                    options.ppo.epochs, /*shuffle=*/false, options.seed, step);
   std::vector<UpdateOutcome> outcomes;
+  StopToken stop = options.stop;
   if (options.critic) {
-    outcomes.push_back(update_by_batches(update_critic, runtime, experience, batches, options));
+    outcomes.push_back(update_by_batches(update_critic, runtime, experience, batches, options,
+                                         std::exchange(stop, StopToken())));
   }
-  outcomes.push_back(update_by_batches(update_actor, runtime, experience, batches, options));
+  outcomes.push_back(update_by_batches(update_actor, runtime, experience, batches, options, stop));
   return outcomes;
 }
 
-NodeTiming infer_scores(Runtime& runtime, Experience& experience) {
+NodeTiming infer_scores(Runtime& runtime, Experience& experience, StopToken stop) {
   const auto take = [&](const TokenOutputs& outputs, const SampleBatch& batch) {
     const at::Tensor scores = outputs.values.to(at::kCPU, at::kDouble);
     for (size_t i = 0; i < batch.samples.size(); ++i) {
@@ -302,8 +308,8 @@ NodeTiming infer_scores(Runtime& runtime, Experience& experience) {
       place_score(experience[batch.samples[i]], {.score = score});
     }
   };
-  NodeTiming timing = infer(runtime, "reward", kRewardInference, experience, /*temperature=*/1,
-                            take, Outputs::kPerSample);
+  NodeTiming timing = infer(runtime, "reward", kRewardInference, experience,
+                            PassOptions{.stop = stop}, take, Outputs::kPerSample);
   for (const Sample& sample : experience) {
     if (std::isfinite(sample.score)) continue;
     throw Error(ErrorCode::kNumeric, "the reward model's score of sample " +

@@ -1,4 +1,5 @@
-// The passes of one PPO step over the units of a runtime. Each reads and fills the logical samples.
+// The passes of one PPO step over the units of a runtime. Each reads and fills the logical samples,
+// and throws Stopped soon after its stop token is set.
 #pragma once
 
 #include <map>
@@ -20,11 +21,11 @@ NodeTiming generate_responses(Runtime& runtime, Experience& experience, uint64_t
 // Log-probabilities of the responses under a model-stage's weights into `member`.
 NodeTiming infer_log_probs(Runtime& runtime, const std::string& name, ModelStage model_stage,
                            Experience& experience, std::vector<double> Sample::* member,
-                           double temperature);
-NodeTiming infer_values(Runtime& runtime, Experience& experience);
+                           const PassOptions& options);
+NodeTiming infer_values(Runtime& runtime, Experience& experience, StopToken stop);
 // The reward model's score of prompt and response, read at their last token, into score and
 // token_scores. Throws Error(kNumeric) for a score that is not finite.
-NodeTiming infer_scores(Runtime& runtime, Experience& experience);
+NodeTiming infer_scores(Runtime& runtime, Experience& experience, StopToken stop);
 
 struct UpdateOutcome {
   NodeTiming timing;
@@ -32,7 +33,8 @@ struct UpdateOutcome {
 };
 // One optimizer step per mini-batch and epoch of the critic, if there is one, and then of the
 // actor: time in all, metrics as means over the mini-batches. Throws Error(kNumeric) before a
-// mini-batch has changed anything.
+// mini-batch has changed anything. All of them, or, if options.stop comes before the first has
+// changed anything, none: Stopped.
 std::vector<UpdateOutcome> update_models(Runtime& runtime, const Experience& experience, int step,
                                          const LiveOptions& options);
 

@@ -128,7 +128,7 @@ TEST(RewardModel, ScoresTheValidation) {
   }
   write_text(options.validation.file, eight);
   LiveJob job(options, uniform_plan(options, {2, 1}, 1));
-  const auto validated = job.validate_before_training();
+  const auto validated = job.validate_at_start();
   const StepReport report = job.run_step();
   EXPECT_NEAR(validated.at("val-core/unknown/reward/mean@1"),
               report.metrics.at("critic/score/mean"), 1e-9);

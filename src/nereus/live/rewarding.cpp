@@ -107,7 +107,7 @@ NodeTiming score_responses(Experience& experience, int step, const Reward& rewar
 NodeTiming score_by_model(Runtime& runtime, Experience& experience, int step,
                           const Tokenizer& tokenizer, const PromptSource& prompts,
                           const LiveOptions& options) {
-  NodeTiming timing = infer_scores(runtime, experience);
+  NodeTiming timing = infer_scores(runtime, experience, options.stop);
   if (options.rollout_directory.empty()) return timing;
   const Stopwatch timer;
   keep_rollouts(experience, step, decoded(experience, tokenizer), prompts,

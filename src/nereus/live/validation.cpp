@@ -46,7 +46,8 @@ Metrics Validation::run(Runtime& runtime, uint64_t version, int64_t response_lim
   const GenerationOptions generation{.sampling = options_.sampling,
                                      .max_new_tokens = response_limit,
                                      .eos_token_ids = runtime.model(Role::kActor).eos_token_ids,
-                                     .ignore_eos = options_.ignore_eos};
+                                     .ignore_eos = options_.ignore_eos,
+                                     .stop = options_.stop};
   Experience experience = all_samples();
   const int64_t count = std::ssize(experience), most = batch_size(response_limit);
   const int64_t batches = (count + most - 1) / most;

@@ -56,8 +56,8 @@ TEST(ValidationTest, ChangesNothingOfTheTraining) {
   const Plan plan = uniform_plan(options, {1, 1}, 2);
   LiveJob job(options, plan);
   LiveJob plain(plain_options, plan);
-  EXPECT_TRUE(plain.validate_before_training().empty());
-  EXPECT_TRUE(job.validate_before_training().contains(kScore));
+  EXPECT_TRUE(plain.validate_at_start().empty());
+  EXPECT_TRUE(job.validate_at_start().contains(kScore));
   while (!plain.done()) {
     const Stopwatch timer;
     const StepReport report = job.run_step();
@@ -85,7 +85,7 @@ TEST(ValidationTest, AResumedJobValidatesAtTheSameSteps) {
   first.save(root, Json(), 1);
   LiveJob second(options, plan);
   second.resume(*newest_checkpoint(root));
-  EXPECT_TRUE(second.validate_before_training().empty()) << "the first job did that";
+  EXPECT_TRUE(second.validate_at_start().empty()) << "the first job did that";
   const Metrics expected = first.run_step().metrics;
   ASSERT_TRUE(expected.contains(kScore));
   EXPECT_EQ(second.run_step().metrics.at(kScore), expected.at(kScore));
@@ -94,7 +94,7 @@ TEST(ValidationTest, AResumedJobValidatesAtTheSameSteps) {
 TEST(ValidationTest, LayoutsAndBatchesDoNotChangeItsScores) {
   LiveOptions options = validated_job(/*devices=*/2, /*steps=*/1);
   const auto validated = [&](Layout layout, int dp) {
-    return LiveJob(options, uniform_plan(options, layout, dp)).validate_before_training();
+    return LiveJob(options, uniform_plan(options, layout, dp)).validate_at_start();
   };
   Metrics expected = validated({1, 1}, 1);
   options.data.train_batch_size = 4;  // of 20 samples, 8 at once
@@ -120,7 +120,7 @@ TEST(ValidationTest, LeavesTheRecordOfRolloutsAlone) {
   LiveOptions options = validated_job(/*devices=*/1, /*steps=*/1);
   options.rollout_directory = testing::tiny_model() / "rollouts";
   LiveJob job(options, uniform_plan(options, {1, 1}, 1));
-  job.validate_before_training();
+  job.validate_at_start();
   EXPECT_FALSE(std::filesystem::exists(options.rollout_directory));
   job.run_step();
   EXPECT_TRUE(std::filesystem::exists(options.rollout_directory)) << "a step writes there";
@@ -137,7 +137,7 @@ TEST(ValidationTest, DrawsNoiseOfItsOwn) {
   options.reward = "response_length";
   options.reward_options = {{"sign", 1}};
   LiveJob job(options, uniform_plan(options, {1, 1}, 1));
-  const Metrics before = job.validate_before_training();
+  const Metrics before = job.validate_at_start();
   EXPECT_NE(job.run_step().metrics.at("critic/score/mean"), before.at(kScore));
 }
 
@@ -148,8 +148,7 @@ TEST(ValidationTest, GreedyResponsesToAPromptAreEqual) {
   options.validation.sampling.greedy = true;
   const auto mean_of = [&](int64_t samples) {
     options.validation.samples_per_prompt = samples;
-    const Metrics metrics =
-        LiveJob(options, uniform_plan(options, {1, 1}, 1)).validate_before_training();
+    const Metrics metrics = LiveJob(options, uniform_plan(options, {1, 1}, 1)).validate_at_start();
     return metrics.at("val-core/unknown/reward/mean@" + std::to_string(samples));
   };
   EXPECT_EQ(mean_of(1), mean_of(3));
@@ -165,8 +164,7 @@ TEST(ValidationTest, ScoresAreMeansByDataSource) {
   options.reward = "response_length";
   options.reward_options = {{"sign", 1}};
   options.ignore_eos = true;
-  const Metrics metrics =
-      LiveJob(options, uniform_plan(options, {1, 1}, 1)).validate_before_training();
+  const Metrics metrics = LiveJob(options, uniform_plan(options, {1, 1}, 1)).validate_at_start();
   EXPECT_EQ(metrics.at("val-aux/response_length/mean"), 6);
   EXPECT_EQ(metrics.at("val-core/a/b/reward/mean@2"), metrics.at("val-core/c/reward/mean@2"));
   EXPECT_FALSE(metrics.contains(kScore));

@@ -48,8 +48,10 @@ class Generation {
   Generation& operator=(const Generation&) = delete;
 
   std::vector<GenerationResult> run() {
+    options_.stop.check();
     draw_next(prompt_logits());
     while (step_ < options_.max_new_tokens && !rows_.empty()) {
+      options_.stop.check();
       decode();
       draw_next(logits_);
     }

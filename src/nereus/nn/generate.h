@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "nereus/base/stop_token.h"
 #include "nereus/cuda/graph.h"
 #include "nereus/nn/decoder.h"
 #include "nereus/nn/sampler.h"
@@ -26,11 +27,13 @@ struct GenerationOptions {
   int64_t max_new_tokens = 0;
   std::vector<int64_t> eos_token_ids;  // several are usual
   bool ignore_eos = false;
+  StopToken stop;  // looked at before each step
 };
 
 // All ranks of the unit call it with equal arguments; every rank returns the same results, in the
 // order of the requests. Prompts may have different lengths. The noise position is the token's
-// index in the response. GPUs record a step in `graph`, which is empty again in the end.
+// index in the response. GPUs record a step in `graph`, which is empty again in the end. Throws
+// Stopped on any rank, at any step, after options.stop: the caller aborts the others.
 std::vector<GenerationResult> generate(const DecoderStage& stage, Communicator& tp,
                                        Communicator& pp,
                                        const std::vector<GenerationRequest>& requests,

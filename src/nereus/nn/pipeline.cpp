@@ -79,6 +79,7 @@ class Runner {
       : stage_(stage), pp_(pp), batches_(batches), options_(options), loss_(loss) {}
 
   void forward(int index) {
+    options_.stop.check();
     const MicroBatch& batch = batches_[index];
     InFlight flight;
     if (stage_.is_first()) {
@@ -99,6 +100,7 @@ class Runner {
   }
 
   void backward(int index) {
+    options_.stop.check();
     const InFlight flight = std::move(flights_.front());
     flights_.pop_front();
     if (!options_.recompute) {
@@ -188,6 +190,7 @@ std::vector<TokenOutputs> run_forward(const DecoderStage& stage, Communicator& p
   std::vector<TokenOutputs> outputs;
   Forwarding forwarding(stage, pp);
   for (const MicroBatch& batch : micro_batches) {
+    options.stop.check();
     at::Tensor hidden =
         stage.is_first() ? stage.embed(batch.tokens) : forwarding.receive_hidden(batch);
     hidden = run_blocks(stage, hidden, batch.packing);
