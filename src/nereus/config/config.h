@@ -142,6 +142,7 @@ struct RewardConfig {
   std::filesystem::path lexicon;
   int sign = 1;
   double max_failures = 0.05;
+  std::string unscored = "exclude";
 };
 
 struct RewardModelConfig {

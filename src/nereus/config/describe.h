@@ -121,6 +121,9 @@ void describe_reward(RewardConfig& reward, V& visit) {
         "vader_sentiment: 1 rewards positive text, -1 negative; response_length: long, short.");
   visit("reward.max_failures", reward.max_failures,
         "Stop if a larger share of a step's samples cannot be scored.");
+  visit("reward.unscored", reward.unscored,
+        "What becomes of a sample that cannot be scored: exclude leaves it out of its group, of "
+        "the loss and of the metrics, zero counts it as scored with 0, stop ends the run.");
   visit("custom_reward_function.path", reward.custom_path,
         "A Python file with the reward, instead of reward.name.");
   visit(

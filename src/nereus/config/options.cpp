@@ -137,7 +137,8 @@ LiveOptions to_live_options(const Config& config) {
   options.supply = supply_schedule(config.supply, options.cluster);
   options.reward = config.reward.custom_path.empty() ? config.reward.name : "python";
   options.reward_options = reward_options(config.reward);
-  options.max_reward_failures = config.reward.max_failures;
+  options.max_reward_failures = config.reward.unscored == "stop" ? 0 : config.reward.max_failures;
+  options.exclude_unscored = config.reward.unscored != "zero";
   options.total_steps = config.trainer.total_training_steps;
   options.seed = static_cast<uint64_t>(config.trainer.seed);
   options.failure_directory = run_directory(config);

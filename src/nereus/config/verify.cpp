@@ -175,6 +175,7 @@ void verify_reward(const Config& config) {
   }
   require_that(reward.sign == 1 || reward.sign == -1, "reward.sign", reward.sign, "1 or -1");
   share("reward.max_failures", reward.max_failures);
+  one_of("reward.unscored", reward.unscored, {"exclude", "zero", "stop"});
 }
 
 void verify_trainer(const TrainerConfig& trainer, bool has_validation) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "nereus/base/log.h"
 #include "nereus/data/hf_model.h"
 #include "nereus/engine/stopwatch.h"
 #include "nereus/live/failed_batch.h"
@@ -282,6 +283,13 @@ void LiveJob::Impl::make_experience(Experience& experience, Metrics& metrics,
   if (options_.critic) timings.push_back(infer_values(runtime_, experience, options_.stop));
   timings.push_back(
       score(runtime_, experience, step_, reward_.get(), *tokenizer_, prompts_, options_, metrics));
+  if (!options_.exclude_unscored) {
+    for (Sample& sample : experience) sample.scored = true;
+  }
+  if (std::ranges::none_of(experience, &Sample::scored)) {
+    log::warn("step " + std::to_string(step_ + 1) +
+              ": no response could be scored, so nothing is learnt from it");
+  }
 }
 
 void LiveJob::Impl::estimate_advantages(Experience& experience, Metrics& metrics,
@@ -294,7 +302,7 @@ void LiveJob::Impl::estimate_advantages(Experience& experience, Metrics& metrics
   if (options_.ppo.use_kl_in_reward) {
     metrics["actor/reward_kl_penalty"] = kl;
     metrics["actor/reward_kl_penalty_coeff"] = coefficient;
-    kl_.update(kl, static_cast<int64_t>(experience.size()));
+    kl_.update(kl, std::ranges::count_if(experience, &Sample::scored));
   }
   add_batch_metrics(experience, options_.response_length.at(step_), metrics);
   const Seconds took = timer.elapsed();

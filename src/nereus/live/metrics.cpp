@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "nereus/rl/advantage.h"
+
 namespace nereus {
 
 namespace {
@@ -36,6 +38,7 @@ class Summary {
 Summary over_tokens(const Experience& experience, std::vector<double> Sample::* member) {
   Summary summary;
   for (const Sample& sample : experience) {
+    if (!sample.scored) continue;
     for (const double value : sample.*member) summary.add(value);
   }
   return summary;
@@ -57,9 +60,14 @@ void add_batch_metrics(const Experience& experience, int64_t response_limit, Met
   Summary probability_diff;
   double at_limit = 0;
   double aborted = 0;
+  double excluded = 0;
   for (const Sample& sample : experience) {
-    scores.add(sample.score);
-    rewards.add(sum(sample.rewards));
+    if (sample.scored) {
+      scores.add(sample.score);
+      rewards.add(sum(sample.rewards));
+    } else {
+      ++excluded;
+    }
     lengths.add(static_cast<double>(sample.response.size()));
     prompts.add(static_cast<double>(sample.prompt.size()));
     at_limit += static_cast<int64_t>(sample.response.size()) >= response_limit ? 1 : 0;
@@ -75,6 +83,9 @@ void add_batch_metrics(const Experience& experience, int64_t response_limit, Met
   over_tokens(experience, &Sample::advantages).write("critic/advantages", metrics);
   over_tokens(experience, &Sample::returns).write("critic/returns", metrics);
   over_tokens(experience, &Sample::values).write("critic/values", metrics);
+  metrics["reward/excluded"] = excluded;
+  if (const auto equal = share_of_equal_groups(experience))
+    metrics["frac_reward_zero_std"] = *equal;
   lengths.write("response_length", metrics);
   metrics["response_length/clip_ratio"] = at_limit / count;
   prompts.write("prompt_length", metrics);
@@ -91,15 +102,18 @@ void add_value_metrics(const Experience& experience, Metrics& metrics) {
   double error_mean = 0;
   double tokens = 0;
   for (const Sample& sample : experience) {
+    if (!sample.scored) continue;
     for (size_t t = 0; t < sample.returns.size(); ++t) {
       error_mean += sample.returns[t] - sample.values[t];
       ++tokens;
     }
   }
+  if (tokens == 0) return;
   error_mean /= tokens;
   double return_variance = 0;
   double error_variance = 0;
   for (const Sample& sample : experience) {
+    if (!sample.scored) continue;
     for (size_t t = 0; t < sample.returns.size(); ++t) {
       return_variance += std::pow(sample.returns[t] - return_mean, 2);
       error_variance += std::pow(sample.returns[t] - sample.values[t] - error_mean, 2);

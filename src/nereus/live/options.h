@@ -79,6 +79,7 @@ struct LiveOptions {
   std::string reward;              // for open_reward(), without a reward model
   Json reward_options;
   double max_reward_failures = 0.05;  // share of samples whose reward may raise
+  bool exclude_unscored = true;       // else they count as scored with 0
   int total_steps = 0;
   uint64_t seed = 0;
   // Where the batch of a step that met NaN or Inf is kept (failed_step_N.json); empty: nowhere.

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <optional>
@@ -138,41 +139,56 @@ UpdateOutcome update(Runtime& runtime, const std::string& name, ModelStage model
   });
 }
 
-// Aggregation weights of the mini-batch's samples, by index into the experience.
-struct TokenWeights {
-  std::map<int64_t, double> loss;
-  double metric = 0;  // 1 / tokens
+// Weights of the tokens of a mini-batch's samples, by index into the experience.
+class TokenWeights {
+ public:
+  TokenWeights(LossAggregation mode, const Experience& experience,
+               const std::vector<int64_t>& mini_batch, double horizon)
+      : experience_(experience),
+        loss_(by_sample(mode, mini_batch, horizon)),
+        metric_(by_sample(LossAggregation::kTokenMean, mini_batch, horizon)) {}
 
-  std::vector<double> of(const SampleBatch& batch, const Experience& experience) const {
+  at::Tensor of_loss(const SampleBatch& batch, const at::TensorOptions& options) const {
+    return of(loss_, batch, options);
+  }
+  at::Tensor of_metrics(const SampleBatch& batch, const at::TensorOptions& options) const {
+    return of(metric_, batch, options);
+  }
+
+ private:
+  using BySample = std::map<int64_t, double>;
+
+  BySample by_sample(LossAggregation mode, const std::vector<int64_t>& mini_batch,
+                     double horizon) const {
+    std::vector<int64_t> lengths;
+    for (const int64_t index : mini_batch) {
+      lengths.push_back(learnable_tokens(experience_[index]));
+    }
+    const std::vector<double> weights = sample_weights(mode, lengths, horizon);
+    BySample result;
+    for (size_t i = 0; i < mini_batch.size(); ++i) result[mini_batch[i]] = weights[i];
+    return result;
+  }
+
+  at::Tensor of(const BySample& by_sample, const SampleBatch& batch,
+                const at::TensorOptions& options) const {
     std::vector<double> weights;
     for (const int64_t index : batch.samples) {
-      weights.insert(weights.end(), experience[index].response.size(), loss.at(index));
+      weights.insert(weights.end(), experience_[index].response.size(), by_sample.at(index));
     }
-    return weights;
+    return to_tensor(weights, options);
   }
-};
 
-TokenWeights token_weights(LossAggregation mode, const Experience& experience,
-                           const std::vector<int64_t>& mini_batch, double horizon) {
-  std::vector<int64_t> lengths;
-  for (const int64_t index : mini_batch) {
-    lengths.push_back(static_cast<int64_t>(experience[index].response.size()));
-  }
-  const std::vector<double> weights = sample_weights(mode, lengths, horizon);
-  TokenWeights result;
-  for (size_t i = 0; i < mini_batch.size(); ++i) result.loss[mini_batch[i]] = weights[i];
-  const auto tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
-  result.metric = 1.0 / static_cast<double>(std::max<int64_t>(tokens, 1));
-  return result;
-}
+  const Experience& experience_;
+  BySample loss_, metric_;
+};
 
 UpdateOutcome update_actor(Runtime& runtime, const Experience& experience,
                            const std::vector<int64_t>& mini_batch, const LiveOptions& options,
                            StopToken stop) {
   const PolicyLossOptions& policy = options.ppo.policy;
-  const TokenWeights weights =
-      token_weights(policy.aggregation, experience, mini_batch,
-                    static_cast<double>(options.response_length.longest()));
+  const TokenWeights weights(policy.aggregation, experience, mini_batch,
+                             static_cast<double>(options.response_length.longest()));
   const PassOptions pass{
       .temperature = options.sampling.temperature, .with_entropy = true, .stop = stop};
   return update(
@@ -184,8 +200,8 @@ UpdateOutcome update_actor(Runtime& runtime, const Experience& experience,
         if (policy.use_kl_loss) {
           targets.ref_log_probs = gather(experience, batch.samples, &Sample::ref_log_probs, tensor);
         }
-        targets.weights = to_tensor(weights.of(batch, experience), tensor);
-        targets.metric_weights = at::full_like(targets.weights, weights.metric);
+        targets.weights = weights.of_loss(batch, tensor);
+        targets.metric_weights = weights.of_metrics(batch, tensor);
         return policy_loss(outputs, targets, policy);
       });
 }
@@ -194,9 +210,8 @@ UpdateOutcome update_critic(Runtime& runtime, const Experience& experience,
                             const std::vector<int64_t>& mini_batch, const LiveOptions& options,
                             StopToken stop) {
   const ValueLossOptions& value = options.ppo.value;
-  const TokenWeights weights =
-      token_weights(value.aggregation, experience, mini_batch,
-                    static_cast<double>(options.response_length.longest()));
+  const TokenWeights weights(value.aggregation, experience, mini_batch,
+                             static_cast<double>(options.response_length.longest()));
   return update(
       runtime, "update_critic", kCriticTraining, experience, mini_batch, options.critic_optimizer,
       PassOptions{.stop = stop},
@@ -204,8 +219,8 @@ UpdateOutcome update_critic(Runtime& runtime, const Experience& experience,
         ValueTargets targets;
         targets.old_values = gather(experience, batch.samples, &Sample::values, tensor);
         targets.returns = gather(experience, batch.samples, &Sample::returns, tensor);
-        targets.weights = to_tensor(weights.of(batch, experience), tensor);
-        targets.metric_weights = at::full_like(targets.weights, weights.metric);
+        targets.weights = weights.of_loss(batch, tensor);
+        targets.metric_weights = weights.of_metrics(batch, tensor);
         return value_loss(outputs, targets, value);
       });
 }
@@ -287,10 +302,16 @@ NodeTiming infer_values(Runtime& runtime, Experience& experience, StopToken stop
 
 std::vector<UpdateOutcome> update_models(Runtime& runtime, const Experience& experience, int step,
                                          const LiveOptions& options) {
-  const auto batches =
+  auto batches =
       mini_batches(std::ssize(experience), options.ppo.mini_batch * options.data.samples_per_prompt,
                    options.ppo.epochs, /*shuffle=*/false, options.seed, step);
+  // An optimizer step without any gradient would still move weights by what the moments hold.
+  std::erase_if(batches, [&](const std::vector<int64_t>& batch) {
+    return std::ranges::none_of(
+        batch, [&](int64_t index) { return learnable_tokens(experience[index]) > 0; });
+  });
   std::vector<UpdateOutcome> outcomes;
+  if (batches.empty()) return outcomes;
   StopToken stop = options.stop;
   if (options.critic) {
     outcomes.push_back(update_by_batches(update_critic, runtime, experience, batches, options,

@@ -32,7 +32,9 @@ struct UpdateOutcome {
   Metrics metrics;  // grad_norm, lr and the loss's metrics
 };
 // One optimizer step per mini-batch and epoch of the critic, if there is one, and then of the
-// actor: time in all, metrics as means over the mini-batches. Throws Error(kNumeric) before a
+// actor: time in all, metrics as means over the mini-batches. Samples that were not scored weigh
+// nothing in losses, their means and metrics; a mini-batch without a token of a scored sample is
+// left out, and without any mini-batch there are no outcomes. Throws Error(kNumeric) before a
 // mini-batch has changed anything. All of them, or, if options.stop comes before the first has
 // changed anything, none: Stopped.
 std::vector<UpdateOutcome> update_models(Runtime& runtime, const Experience& experience, int step,

@@ -116,6 +116,7 @@ Experience start_batch(PromptSource& prompts, const DataOptions& data, int64_t p
       Sample sample;
       sample.id = static_cast<uint64_t>((position + i) * n + k);
       sample.prompt_index = entry.index;
+      sample.group = i;
       sample.prompt = entry.tokens;
       experience.push_back(std::move(sample));
     }

@@ -45,7 +45,8 @@ class PromptSource final {
   int64_t epoch_ = -1;
 };
 
-// The samples of a step whose first prompt is at `position`, with prompts only.
+// The samples of a step whose first prompt is at `position`, with prompts only. Each row of the
+// batch is a group, also if a prompt is in it twice because an epoch ended or the data is small.
 Experience start_batch(PromptSource& prompts, const DataOptions& data, int64_t position);
 
 }  // namespace nereus

@@ -84,5 +84,17 @@ TEST_F(PromptSourceTest, TooLongPromptsNameTheirRow) {
   EXPECT_THAT(refusal(std::string("\n") + row.dump()), HasSubstr("the first is row 2 with 33"));
 }
 
+// Groups are those of the batch, as verl's: also if an epoch ends within it, or several do.
+TEST_F(PromptSourceTest, APromptTwiceInABatchIsTwoGroups) {
+  PromptSource prompts = source("{\"prompt_ids\": [1]}\n{\"prompt_ids\": [2]}");
+  const DataOptions data = {.train_batch_size = 5, .samples_per_prompt = 2};
+  const Experience batch = start_batch(prompts, data, /*position=*/1);
+  ASSERT_EQ(batch.size(), 10u);
+  for (size_t i = 0; i < batch.size(); ++i) {
+    EXPECT_EQ(batch[i].group, static_cast<int64_t>(i / 2));
+    EXPECT_EQ(batch[i].prompt_index, static_cast<int64_t>((i / 2 + 1) % 2));
+  }
+}
+
 }  // namespace
 }  // namespace nereus

@@ -83,6 +83,7 @@ NodeTiming score_responses(Experience& experience, int step, const Reward& rewar
     } catch (const std::exception& error) {
       if (failures++ == 0) first_failure = error.what();
       place_score(sample, RewardOutput{});
+      sample.scored = false;
     }
   }
   if (!options.rollout_directory.empty()) {

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <map>
 #include <numeric>
+#include <ranges>
 #include <utility>
 
 #include "nereus/base/error.h"
@@ -16,17 +19,25 @@ namespace {
 
 constexpr double kWhitenEpsilon = 1e-8;
 constexpr double kGroupEpsilon = 1e-6;
+// Relative to the numbers: what sums of the same numbers in different orders may differ by.
+constexpr double kRounding = 64 * std::numeric_limits<double>::epsilon();
 
 // In the order of AdvantageEstimator.
 constexpr std::array<const char*, 5> kNames = {"gae", "grpo", "rloo", "reinforce_plus_plus",
                                                "reinforce_plus_plus_baseline"};
 
-// Calls visit(advantage) for every token of every sample.
-template <class Samples, class Visit>
-void for_each_advantage(Samples& experience, Visit visit) {
-  for (auto& sample : experience) {
-    for (auto& advantage : sample.advantages) visit(advantage);
+auto scored(Experience& experience) { return experience | std::views::filter(&Sample::scored); }
+auto scored(const Experience& experience) {
+  return experience | std::views::filter(&Sample::scored);
+}
+
+// Those of all tokens of the scored samples.
+std::vector<double> all_advantages(const Experience& experience) {
+  std::vector<double> all;
+  for (const Sample& sample : scored(experience)) {
+    all.insert(all.end(), sample.advantages.begin(), sample.advantages.end());
   }
+  return all;
 }
 
 struct Moments {
@@ -48,17 +59,35 @@ Moments moments_of(const std::vector<double>& numbers) {
   return {mean, std::sqrt(squares / (count - 1))};
 }
 
-// Every token of a response gets advantage(total reward, the total rewards of its prompt's
-// responses).
+// A number of each scored sample, by group.
+template <class Number>
+std::map<int64_t, std::vector<double>> by_group(const Experience& experience, Number number) {
+  std::map<int64_t, std::vector<double>> groups;
+  for (const Sample& sample : scored(experience)) {
+    groups[sample.group].push_back(std::invoke(number, sample));
+  }
+  return groups;
+}
+
+// Every token of a response gets advantage(total reward, the total rewards of its group), or 0 if
+// those of several responses are all equal: their mean need not be equal to them.
 template <class Advantage>
 void for_each_group(Experience& experience, Advantage advantage) {
-  std::map<int64_t, std::vector<double>> groups;
-  for (const Sample& sample : experience) {
-    groups[sample.prompt_index].push_back(total_reward(sample));
+  const auto groups = by_group(experience, total_reward);
+  for (Sample& sample : scored(experience)) {
+    const std::vector<double>& group = groups.at(sample.group);
+    const bool tells_nothing = group.size() > 1 && all_equal(group);
+    sample.advantages.assign(sample.rewards.size(),
+                             tells_nothing ? 0 : advantage(total_reward(sample), group));
   }
+}
+
+// So that every vector of a sample has one entry per token.
+void zero_unscored(Experience& experience, bool has_returns) {
   for (Sample& sample : experience) {
-    const std::vector<double>& group = groups.at(sample.prompt_index);
-    sample.advantages.assign(sample.rewards.size(), advantage(total_reward(sample), group));
+    if (sample.scored) continue;
+    sample.advantages.assign(sample.rewards.size(), 0.0);
+    if (has_returns) sample.returns = sample.advantages;
   }
 }
 
@@ -76,18 +105,38 @@ AdvantageEstimator parse_advantage_estimator(const std::string& name) {
                   join(std::vector<std::string>(kNames.begin(), kNames.end()), ", "));
 }
 
+bool all_equal(std::span<const double> numbers) {
+  return std::ranges::all_of(numbers, [first = numbers.empty() ? 0 : numbers.front()](double x) {
+    return std::abs(x - first) <= kRounding * std::abs(first);
+  });
+}
+
+std::optional<double> share_of_equal_groups(const Experience& experience) {
+  double groups = 0;
+  double equal = 0;
+  for (const auto& [group, scores] : by_group(experience, &Sample::score)) {
+    if (scores.size() < 2) continue;
+    ++groups;
+    equal += all_equal(scores) ? 1 : 0;
+  }
+  if (groups == 0) return std::nullopt;
+  return equal / groups;
+}
+
 void estimate_advantages(Experience& experience, const AdvantageOptions& options) {
+  using enum AdvantageEstimator;
+  zero_unscored(experience, options.estimator == kGae || options.estimator == kReinforcePlusPlus);
   switch (options.estimator) {
-    case AdvantageEstimator::kGae:
-      for (Sample& sample : experience) gae(sample, options.gamma, options.lam);
+    case kGae:
+      for (Sample& sample : scored(experience)) gae(sample, options.gamma, options.lam);
       return whiten_advantages(experience);
-    case AdvantageEstimator::kGrpo:
+    case kGrpo:
       return group_advantages(experience, options.norm_by_std);
-    case AdvantageEstimator::kRloo:
+    case kRloo:
       return leave_one_out_advantages(experience);
-    case AdvantageEstimator::kReinforcePlusPlus:
+    case kReinforcePlusPlus:
       return reinforce_advantages(experience, options.gamma);
-    case AdvantageEstimator::kReinforcePlusPlusBaseline:
+    case kReinforcePlusPlusBaseline:
       return reinforce_baseline_advantages(experience);
   }
 }
@@ -120,23 +169,15 @@ GaeResult gae(const std::vector<double>& rewards, const std::vector<double>& val
 }
 
 void whiten_advantages(Experience& experience) {
-  double sum = 0;
-  double tokens = 0;
-  for_each_advantage(experience, [&](double advantage) {
-    sum += advantage;
-    ++tokens;
-  });
-  if (tokens < 2) {
-    throw Error(ErrorCode::kNumeric, "advantages of " + std::to_string(int64_t(tokens)) +
-                                         " tokens cannot be whitened; at least 2 are needed");
+  const std::vector<double> all = all_advantages(experience);
+  const bool tells_nothing = all_equal(all);
+  const auto [mean, std] = moments_of(all);
+  const double scale = 1 / std::sqrt(std * std + kWhitenEpsilon);
+  for (Sample& sample : scored(experience)) {
+    for (double& advantage : sample.advantages) {
+      advantage = tells_nothing ? 0 : (advantage - mean) * scale;
+    }
   }
-  const double mean = sum / tokens;
-  double squares = 0;
-  for_each_advantage(experience,
-                     [&](double advantage) { squares += (advantage - mean) * (advantage - mean); });
-  const double scale = 1 / std::sqrt(squares / (tokens - 1) + kWhitenEpsilon);
-  for_each_advantage(experience,
-                     [&](double& advantage) { advantage = (advantage - mean) * scale; });
 }
 
 void group_advantages(Experience& experience, bool by_std) {
@@ -155,7 +196,7 @@ void leave_one_out_advantages(Experience& experience) {
 }
 
 void reinforce_advantages(Experience& experience, double gamma) {
-  for (Sample& sample : experience) {
+  for (Sample& sample : scored(experience)) {
     sample.returns = sample.rewards;
     for (size_t t = sample.returns.size(); t-- > 1;) {
       sample.returns[t - 1] += gamma * sample.returns[t];

@@ -78,17 +78,43 @@ TEST(Whiten, EqualAdvantagesBecomeZero) {
   EXPECT_THAT(experience[0].advantages, ::testing::Each(0));
 }
 
-TEST(Whiten, OneTokenIsTooFew) {
+TEST(Whiten, EqualAdvantagesThatFloatingPointCannotAverageBecomeZero) {
+  for (const double value : {0.7, 0.1, 1.0 / 3, 1e8 + 0.1, -1e-9}) {
+    for (size_t tokens = 1; tokens < 12; ++tokens) {
+      Experience experience(1);
+      experience[0].advantages.assign(tokens, value);
+      whiten_advantages(experience);
+      EXPECT_THAT(experience[0].advantages, ::testing::Each(0.0)) << tokens << " × " << value;
+    }
+  }
+}
+
+TEST(Whiten, OneTokenOrNoneIsLegal) {
   Experience experience(2);
+  whiten_advantages(experience);
   experience[1].advantages = {3};
-  EXPECT_THROW(whiten_advantages(experience), Error);
+  whiten_advantages(experience);
+  EXPECT_THAT(experience[1].advantages, ::testing::ElementsAre(0.0));
+}
+
+TEST(AllEqual, RoundingIsNoDifference) {
+  EXPECT_TRUE(all_equal({}));
+  const auto equal = [](std::vector<double> numbers) { return all_equal(numbers); };
+  EXPECT_TRUE(equal({0.3, 0.1 + 0.2, 0.1 + 0.1 + 0.1}));
+  EXPECT_FALSE(equal({0.3, 0.3 + 1e-12}));
+  EXPECT_FALSE(equal({1e8 + 0.1, 1e8 + 0.2}));
+  EXPECT_FALSE(equal({0, 1e-300}));
+  const double nan = std::nan("");
+  EXPECT_FALSE(equal({0.7, nan, 0.7}));
+  EXPECT_FALSE(equal({nan, nan}));
+  EXPECT_FALSE(equal({INFINITY, INFINITY}));
 }
 
 // One response of two tokens per reward, all to prompt `prompt`.
 Experience group_of(const std::vector<double>& rewards, int64_t prompt) {
   Experience experience(rewards.size());
   for (size_t i = 0; i < rewards.size(); ++i) {
-    experience[i].prompt_index = prompt;
+    experience[i].group = prompt;
     experience[i].rewards = {0.25, rewards[i] - 0.25};
   }
   return experience;
@@ -119,8 +145,8 @@ TEST(Group, Golden) {
 // Groups are by prompt, in whatever order their samples come; a group of one keeps its reward.
 TEST(Group, SamplesOfAPromptNeedNotBeNeighbours) {
   Experience experience = group_of({1, 5, 3, 7}, 0);
-  experience[1].prompt_index = experience[2].prompt_index = 1;
-  experience[3].prompt_index = 2;
+  experience[1].group = experience[2].group = 1;
+  experience[3].group = 2;
   group_advantages(experience, /*by_std=*/false);
   EXPECT_THAT(first_advantages(experience), Pointwise(DoubleNear(1e-12), {1.0, 1.0, -1.0, 7.0}));
   group_advantages(experience, /*by_std=*/true);
@@ -140,8 +166,8 @@ TEST(LeaveOneOut, Golden) {
 
 TEST(LeaveOneOut, OthersOfTheSamePromptAreTheBaseline) {
   Experience experience = group_of({1, 5, 3, 7, 4}, 0);
-  experience[1].prompt_index = experience[2].prompt_index = 1;
-  experience[3].prompt_index = 2;
+  experience[1].group = experience[2].group = 1;
+  experience[3].group = 2;
   leave_one_out_advantages(experience);
   EXPECT_THAT(first_advantages(experience),
               Pointwise(DoubleNear(1e-12), {1.0 - 4, 5.0 - 3, 3.0 - 5, 7.0, 4.0 - 1}))
@@ -153,7 +179,7 @@ Experience two_responses() {
   Experience experience(2);
   experience[0].rewards = {0, 0, 1};
   experience[1].rewards = {0, -1};
-  experience[1].prompt_index = 1;
+  experience[1].group = 1;
   return experience;
 }
 
@@ -180,7 +206,7 @@ TEST(Reinforce, DiscountsByToken) {
 // 1, 1.
 TEST(ReinforceBaseline, WhitensOverTheBatchWhatIsLessTheMeanOfThePrompt) {
   Experience experience = group_of({1, 3, 5}, 0);
-  experience[0].prompt_index = 1;
+  experience[0].group = 1;
   reinforce_baseline_advantages(experience);
   const double mean = 1.0 / 3, std = std::sqrt((4 * 4.0 / 9 + 2 * 16.0 / 9) / 5);
   EXPECT_THAT(first_advantages(experience),
@@ -197,7 +223,7 @@ TEST(Estimator, AdvantagesFollowTheirSamples) {
   for (const AdvantageEstimator estimator : kWithoutCritic) {
     Experience experience = group_of({1, 5, 3, 7, 4, -2}, 0);
     for (size_t i = 0; i < experience.size(); ++i) {
-      experience[i].prompt_index = static_cast<int64_t>(i) / 2;
+      experience[i].group = static_cast<int64_t>(i) / 2;
     }
     Experience reversed(experience.rbegin(), experience.rend());
     estimate_advantages(experience, {.estimator = estimator});
@@ -207,6 +233,103 @@ TEST(Estimator, AdvantagesFollowTheirSamples) {
                   Pointwise(DoubleNear(1e-12), experience[i].advantages))
           << to_string(estimator) << ", sample " << i;
     }
+  }
+}
+
+constexpr AdvantageEstimator kAll[] = {
+    AdvantageEstimator::kGae, AdvantageEstimator::kGrpo, AdvantageEstimator::kRloo,
+    AdvantageEstimator::kReinforcePlusPlus, AdvantageEstimator::kReinforcePlusPlusBaseline};
+
+// Responses of unlike lengths, none and one token among them, in groups of unlike sizes.
+Experience mixed_batch() {
+  const std::vector<int64_t> groups = {0, 0, 0, 1, 1, 2, 3, 3};
+  const std::vector<size_t> lengths = {3, 1, 2, 4, 0, 2, 1, 5};
+  Experience experience(groups.size());
+  for (size_t i = 0; i < groups.size(); ++i) {
+    experience[i].group = groups[i];
+    experience[i].score = 0.3 * static_cast<double>(i * i % 5);
+    experience[i].rewards.assign(lengths[i], 0.0);
+    if (lengths[i] > 0) experience[i].rewards.back() = experience[i].score;
+    for (size_t t = 0; t < lengths[i]; ++t) {
+      experience[i].values.push_back(0.1 * static_cast<double>(t) - 0.2 * static_cast<double>(i));
+    }
+  }
+  return experience;
+}
+
+// Whichever samples could not be scored, to the others it is as if they were not there.
+TEST(Estimator, UnscoredSamplesChangeNothing) {
+  for (const AdvantageEstimator estimator : kAll) {
+    for (unsigned unscored = 0; unscored < 1U << 8; ++unscored) {
+      Experience experience = mixed_batch(), without;
+      for (size_t i = 0; i < experience.size(); ++i) {
+        experience[i].scored = (unscored >> i & 1) == 0;
+        if (experience[i].scored) without.push_back(experience[i]);
+      }
+      EXPECT_EQ(share_of_equal_groups(experience), share_of_equal_groups(without));
+      estimate_advantages(experience, {.estimator = estimator, .gamma = 0.9, .lam = 0.8});
+      estimate_advantages(without, {.estimator = estimator, .gamma = 0.9, .lam = 0.8});
+      size_t next = 0;
+      for (const Sample& sample : experience) {
+        if (sample.scored) {
+          EXPECT_EQ(sample.advantages, without[next].advantages) << to_string(estimator);
+          EXPECT_EQ(sample.returns, without[next++].returns) << to_string(estimator);
+        } else {
+          EXPECT_EQ(sample.advantages, std::vector(sample.rewards.size(), 0.0));
+        }
+      }
+    }
+  }
+}
+
+// Floating point does not average seven times 0.7 to 0.7, and Adam makes steps of any gradient.
+TEST(Estimator, EqualRewardsTeachExactlyNothing) {
+  for (const AdvantageEstimator estimator : kWithoutCritic) {
+    for (const double reward : {0.7, 0.1, 1.0 / 3, 1e8 + 0.1, -0.7, 0.0, 1e-9}) {
+      for (size_t size = 2; size < 20; ++size) {
+        Experience experience = group_of(std::vector(size, reward), 0);
+        for (Sample& sample : experience) sample.rewards = {0, reward};
+        estimate_advantages(experience, {.estimator = estimator});
+        for (const Sample& sample : experience) {
+          EXPECT_THAT(sample.advantages, ::testing::Each(0.0))
+              << to_string(estimator) << ": " << size << " × " << reward;
+        }
+      }
+    }
+  }
+}
+
+TEST(Estimator, ABatchOfOneTokenOrNoneIsLegal) {
+  for (const AdvantageEstimator estimator : kAll) {
+    for (const size_t tokens : {0, 1}) {
+      Experience experience(1);
+      experience[0].rewards.assign(tokens, 2.5);
+      experience[0].values.assign(tokens, 1);
+      estimate_advantages(experience, {.estimator = estimator});
+      ASSERT_EQ(experience[0].advantages.size(), tokens);
+      for (const double advantage : experience[0].advantages) {
+        EXPECT_TRUE(std::isfinite(advantage)) << to_string(estimator);
+      }
+    }
+  }
+}
+
+TEST(Estimator, GroupsThatTeachNothingAreCounted) {
+  Experience experience = mixed_batch();
+  for (Sample& sample : experience) sample.score = 0.1;
+  EXPECT_EQ(share_of_equal_groups(experience), 1) << "of the three groups of several responses";
+  experience[1].score = 0.2;
+  EXPECT_DOUBLE_EQ(share_of_equal_groups(experience).value(), 2.0 / 3);
+  experience[1].scored = false;
+  EXPECT_EQ(share_of_equal_groups(experience), 1);
+  EXPECT_EQ(share_of_equal_groups({experience[5]}), std::nullopt) << "a lone response";
+}
+
+TEST(Estimator, NanIsNotHidden) {
+  for (const AdvantageEstimator estimator : kWithoutCritic) {
+    Experience experience = group_of({0.7, std::nan(""), 0.7}, 0);
+    estimate_advantages(experience, {.estimator = estimator});
+    EXPECT_TRUE(std::isnan(experience[0].advantages.front())) << to_string(estimator);
   }
 }
 

@@ -74,7 +74,9 @@ at::Tensor kl_estimate(const at::Tensor& log_prob, const at::Tensor& ref_log_pro
 
 double apply_kl_penalty(Experience& experience, double coefficient, KlEstimator estimator) {
   double sum_of_means = 0;
+  double sequences = 0;
   for (Sample& sample : experience) {
+    sequences += sample.scored ? 1 : 0;
     sample.rewards = sample.token_scores;
     if (sample.ref_log_probs.empty()) continue;
     double sum = 0;
@@ -83,9 +85,9 @@ double apply_kl_penalty(Experience& experience, double coefficient, KlEstimator 
       sample.rewards[t] -= coefficient * kl;
       sum += kl;
     }
-    sum_of_means += sum / static_cast<double>(sample.rewards.size());
+    if (sample.scored) sum_of_means += sum / static_cast<double>(sample.rewards.size());
   }
-  return experience.empty() ? 0 : sum_of_means / static_cast<double>(experience.size());
+  return sequences == 0 ? 0 : sum_of_means / sequences;
 }
 
 double mean_token_kl(const Experience& experience) {

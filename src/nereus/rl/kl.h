@@ -18,8 +18,9 @@ double kl_estimate(double log_prob, double ref_log_prob, KlEstimator estimator);
 at::Tensor kl_estimate(const at::Tensor& log_prob, const at::Tensor& ref_log_prob,
                        KlEstimator estimator);
 
-// rewards = token_scores - coefficient · KL(old, ref) per token. Returns the mean over sequences of
-// the per-sequence mean KL (what the adaptive controller and actor/reward_kl_penalty use).
+// rewards = token_scores - coefficient · KL(old, ref) per token. Returns the mean over scored
+// sequences of the per-sequence mean KL (what the adaptive controller and actor/reward_kl_penalty
+// use), 0 if there are none.
 double apply_kl_penalty(Experience& experience, double coefficient, KlEstimator estimator);
 // Token-level mean of k1 between old and ref: the usual "KL to the reference, nats per token".
 double mean_token_kl(const Experience& experience);

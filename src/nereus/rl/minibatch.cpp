@@ -50,6 +50,10 @@ SampleBatch make_batch(const Experience& experience, std::span<const int64_t> sa
 
 }  // namespace
 
+int64_t learnable_tokens(const Sample& sample) {
+  return sample.scored ? std::ssize(sample.response) : 0;
+}
+
 MicroBatch with_last_tokens(MicroBatch input) {
   const Packing& packing = input.packing;
   input.predicts = packing.boundaries.narrow(0, 1, packing.sequences()).to(at::kLong) - 1;

@@ -17,6 +17,10 @@ namespace nereus {
 std::vector<std::vector<int64_t>> mini_batches(int64_t samples, int64_t mini_batch, int epochs,
                                                bool shuffle, uint64_t seed, int step);
 
+// The tokens of a sample that losses and their normalisers count: its response, or none if it was
+// not scored.
+int64_t learnable_tokens(const Sample& sample);
+
 // The samples of one micro-batch: `samples` are indices into the experience, in the order of the
 // sequences of `input`.
 struct SampleBatch {

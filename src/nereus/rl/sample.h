@@ -11,7 +11,8 @@ namespace nereus {
 // mask.
 struct Sample {
   uint64_t id = 0;           // over the whole run: step · batch + position
-  int64_t prompt_index = 0;  // row of the prompt file; also the group key
+  int64_t prompt_index = 0;  // row of the prompt file
+  int64_t group = 0;         // row of the batch: only responses to the same row are compared
   std::vector<int64_t> prompt;
   std::vector<int64_t> response;
   bool finished = false;  // ended by EOS
@@ -19,7 +20,7 @@ struct Sample {
   std::vector<double> old_log_probs;
   std::vector<double> ref_log_probs;  // empty without a reference
   std::vector<double> values;
-  bool scored = true;                // false: its reward could not be had
+  bool scored = true;                // false: its reward could not be had, nothing follows from it
   double score = 0;                  // sum of the reward function's output
   std::vector<double> token_scores;  // reward function's output per token
   std::vector<double> rewards;       // token_scores - coef · KL
