@@ -24,6 +24,8 @@ namespace {
 constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
 constexpr ModelStage kReferenceInference{Role::kReference, Stage::kInference};
 
+std::string kl_type(const PpoOptions& ppo) { return ppo.adaptive_kl ? "adaptive" : "fixed"; }
+
 // A transition beside the next step, and the plan that is in force after that step.
 struct Overlap {
   TransitionDag dag;
@@ -74,6 +76,7 @@ class LiveJob::Impl {
   TransitionReport recover(const Plan& to);
   void save(const std::filesystem::path& root, const Json& extra, int keep) const;
   Json resume(const Checkpoint& checkpoint);
+  void resume_data(const Json& state, const std::string& where);
   void export_actor(const std::filesystem::path& directory) const;
   std::map<std::string, uint64_t> state_hashes() const;
 
@@ -129,7 +132,8 @@ class LiveJob::Impl {
   bool intact_ = true;
   std::exception_ptr failure_;  // came up after the last step, and is thrown by the next call
   int step_ = 0;
-  int64_t position_ = 0;  // of the next step's first prompt in the sequence of epochs
+  int64_t drawn_ = 0;      // prompts of the steps done
+  int64_t data_from_ = 0;  // value of drawn_ when the present data set began
 };
 
 StepReport LiveJob::Impl::run_step() {
@@ -170,7 +174,7 @@ void LiveJob::Impl::try_step(Attempt& attempt) {
   const uint64_t version = trained_version();
   if (attempt.overlap) transitions_.start(attempt.overlap->dag);
   attempt.moving = attempt.overlap.has_value();
-  attempt.experience = start_batch(prompts_, options_.data, position_);
+  attempt.experience = start_batch(prompts_, options_.data, drawn_ - data_from_, drawn_);
   attempt.timings.push_back(generate(attempt.experience, version));
   if (attempt.overlap) {
     attempt.moving = false;
@@ -179,6 +183,7 @@ void LiveJob::Impl::try_step(Attempt& attempt) {
   }
   make_experience(attempt.experience, attempt.metrics, attempt.timings);
   estimate_advantages(attempt.experience, attempt.metrics, attempt.timings);
+  if (options_.on_experience) options_.on_experience(attempt.experience);
   for (UpdateOutcome& updated : update_models(runtime_, attempt.experience, step_, options_)) {
     attempt.timings.push_back(std::move(updated.timing));
     attempt.metrics.merge(updated.metrics);
@@ -197,7 +202,7 @@ void LiveJob::Impl::give_up(Attempt& attempt) {
 // for the next call, so that the step's report is not lost.
 StepReport LiveJob::Impl::finish_step(Attempt& attempt, const Stopwatch& timer) {
   const int step = step_++;
-  position_ += options_.data.train_batch_size;
+  drawn_ += options_.data.train_batch_size;
   try {
     attempt.timings.push_back(attempt.overlap ? runtime_.remake_generation(attempt.overlap->to)
                                               : runtime_.synchronise_generation());
@@ -374,9 +379,11 @@ void LiveJob::Impl::save(const std::filesystem::path& root, const Json& extra, i
                     " was left half done: there is no state of a boundary to save");
   }
   Json state = {{"step", step_},
-                {"position", position_},
+                {"position", drawn_},
+                {"data", {{"fingerprint", prompts_.fingerprint()}, {"from", data_from_}}},
                 {"validation_due", validation_due_},
                 {"kl_coef", kl_.coefficient()},
+                {"kl_type", kl_type(options_.ppo)},
                 {"seed", options_.seed}};
   std::vector<CheckpointPart> parts;
   for (const ModelStage model_stage : trained_stages(job_.workflow)) {
@@ -418,11 +425,32 @@ Json LiveJob::Impl::resume(const Checkpoint& checkpoint) {
     }
   }
   step_ = require<int>(checkpoint.state, "step", where);
-  position_ = checkpoint.state.value("position", step_ * options_.data.train_batch_size);
+  resume_data(checkpoint.state, where);
   validation_due_ = checkpoint.state.value("validation_due", false);
-  kl_.restore(require<double>(checkpoint.state, "kl_coef", where));
+  // Checkpoints of before have no type.
+  if (options_.ppo.adaptive_kl && checkpoint.state.value("kl_type", "adaptive") == "adaptive") {
+    kl_.restore(require<double>(checkpoint.state, "kl_coef", where));
+  }
   runtime_.synchronise_generation();
   return checkpoint.state.value("extra", Json());
+}
+
+void LiveJob::Impl::resume_data(const Json& state, const std::string& where) {
+  drawn_ = optional<int64_t>(state, "position", step_ * options_.data.train_batch_size, where);
+  const Json data = optional<Json>(state, "data", Json::object(), where);
+  const std::string now = prompts_.fingerprint();
+  data_from_ = optional<int64_t>(data, "from", 0, where + ": data");
+  // Checkpoints of before have none.
+  const auto then = optional<std::string>(data, "fingerprint", now, where + ": data");
+  if (data_from_ < 0 || data_from_ > drawn_) {
+    throw Error(ErrorCode::kInvalidInput,
+                where + ": the data began at prompt " + std::to_string(data_from_) + " of " +
+                    std::to_string(drawn_) + "; resume from another checkpoint");
+  }
+  if (then == now) return;
+  data_from_ = drawn_;
+  log::warn("the prompts of " + options_.data.train_file.string() +
+            " are not those of the checkpoint: they begin at their beginning");
 }
 
 void LiveJob::Impl::export_actor(const std::filesystem::path& directory) const {

@@ -49,7 +49,10 @@ class LiveJob final : public Job {
   // Writes root/step_N (N = steps done) with all logical state; `extra` is kept with it (the
   // controller's). Throws Error: kAborted if the job is not intact(), kIo.
   void save(const std::filesystem::path& root, const Json& extra, int keep) const;
-  // Continues from a checkpoint, whatever layout wrote it. Returns `extra`.
+  // Continues from a checkpoint, whatever layout wrote it. Returns `extra`. Prompts go on where
+  // they were; another data set (other rows, filter or shuffling, not another place of the file)
+  // begins at its beginning, with a warning. The KL coefficient is the checkpoint's if it is
+  // adaptive there and here, else that of the options.
   Json resume(const Checkpoint& checkpoint);
   // The actor as a Hugging Face model directory.
   void export_actor(const std::filesystem::path& directory) const;

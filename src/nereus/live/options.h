@@ -17,6 +17,7 @@
 #include "nereus/nn/sampler.h"
 #include "nereus/rl/advantage.h"
 #include "nereus/rl/loss.h"
+#include "nereus/rl/sample.h"
 #include "nereus/workflow/job_spec.h"
 
 namespace nereus {
@@ -94,6 +95,8 @@ struct LiveOptions {
   StopToken stop;
   // Called at each event of a transition, on the device's thread; throwing DeviceLost kills it.
   std::function<void(const TransitionEvent&)> on_transition_event;
+  // Called by run_step() with all that is known of a step's samples, before anything is learnt.
+  std::function<void(const Experience&)> on_experience;
 };
 
 // What planner and controller know of this job. Reads the config.json files. `step`: which step's

@@ -1,8 +1,10 @@
 #include "nereus/live/prompt_source.h"
 
 #include <algorithm>
+#include <span>
 
 #include "nereus/base/error.h"
+#include "nereus/base/hash.h"
 #include "nereus/base/json.h"
 #include "nereus/base/random.h"
 
@@ -107,14 +109,25 @@ int64_t PromptSource::longest() const {
   return static_cast<int64_t>(longest);
 }
 
-Experience start_batch(PromptSource& prompts, const DataOptions& data, int64_t position) {
+std::string PromptSource::fingerprint() const {
+  uint64_t hash = shuffle_ ? 1 : 0;
+  for (const Entry& entry : entries_) {
+    const std::string row = entry.prompt.extra.dump(-1, ' ', false, Json::error_handler_t::replace);
+    hash = hash_bytes(std::as_bytes(std::span(row)), hash);
+    hash = hash_bytes(std::as_bytes(std::span(entry.tokens)), hash);
+  }
+  return to_hex(hash);
+}
+
+Experience start_batch(PromptSource& prompts, const DataOptions& data, int64_t position,
+                       int64_t drawn) {
   const int64_t n = data.samples_per_prompt;
   Experience experience;
   for (int64_t i = 0; i < data.train_batch_size; ++i) {
     const auto& entry = prompts.at(position + i);
     for (int64_t k = 0; k < n; ++k) {
       Sample sample;
-      sample.id = static_cast<uint64_t>((position + i) * n + k);
+      sample.id = static_cast<uint64_t>((drawn + i) * n + k);
       sample.prompt_index = entry.index;
       sample.group = i;
       sample.prompt = entry.tokens;

@@ -35,6 +35,9 @@ class PromptSource final {
   int64_t size() const { return static_cast<int64_t>(entries_.size()); }
   int64_t dropped() const { return dropped_; }
   int64_t longest() const;
+  // Of the rows, their tokens and whether they are shuffled: equal for the same sequence of
+  // prompts, wherever the file lies.
+  std::string fingerprint() const;
 
  private:
   std::vector<Entry> entries_;
@@ -45,8 +48,10 @@ class PromptSource final {
   int64_t epoch_ = -1;
 };
 
-// The samples of a step whose first prompt is at `position`, with prompts only. Each row of the
-// batch is a group, also if a prompt is in it twice because an epoch ended or the data is small.
-Experience start_batch(PromptSource& prompts, const DataOptions& data, int64_t position);
+// The samples of a step whose first prompt is at `position`, with prompts only; `drawn`: the
+// prompts of the whole run before them, which number the samples. Each row of the batch is a group,
+// also if a prompt is in it twice because an epoch ended or the data is small.
+Experience start_batch(PromptSource& prompts, const DataOptions& data, int64_t position,
+                       int64_t drawn);
 
 }  // namespace nereus

@@ -88,7 +88,7 @@ TEST_F(PromptSourceTest, TooLongPromptsNameTheirRow) {
 TEST_F(PromptSourceTest, APromptTwiceInABatchIsTwoGroups) {
   PromptSource prompts = source("{\"prompt_ids\": [1]}\n{\"prompt_ids\": [2]}");
   const DataOptions data = {.train_batch_size = 5, .samples_per_prompt = 2};
-  const Experience batch = start_batch(prompts, data, /*position=*/1);
+  const Experience batch = start_batch(prompts, data, /*position=*/1, /*drawn=*/1);
   ASSERT_EQ(batch.size(), 10u);
   for (size_t i = 0; i < batch.size(); ++i) {
     EXPECT_EQ(batch[i].group, static_cast<int64_t>(i / 2));

@@ -92,9 +92,10 @@ Metrics Validation::scored(Runtime& runtime, Experience& experience) const {
   std::map<std::string, std::vector<double>> scores;  // by data source
   double tokens = 0;
   for (const Sample& sample : experience) {
+    tokens += static_cast<double>(sample.response.size());
+    if (!sample.scored && options_.exclude_unscored) continue;
     const std::string& source = prompts_.row(sample.prompt_index).data_source;
     scores[source.empty() ? "unknown" : source].push_back(sample.score);
-    tokens += static_cast<double>(sample.response.size());
   }
   const std::string mean = "/reward/mean@" + std::to_string(options_.data.samples_per_prompt);
   for (const auto& [source, of_source] : scores) {

@@ -27,9 +27,9 @@ class Validation final {
   // Responses of up to `response_limit` tokens to all prompts, by the generation units, whose
   // weights must be of `version`, batch by batch.
   // Returns, in verl's words, val-core/SOURCE/reward/mean@N for each data_source of the prompts
-  // ("unknown" if they have none) with N responses to each, val-aux/response_length/mean, what
-  // score() says as val-aux/reward/…, and timing_s/testing. Throws as generate_responses() and
-  // score() do.
+  // ("unknown" if they have none) with N responses to each, over those that could be scored (or
+  // all, if the others are to count as 0), val-aux/response_length/mean, what score() says as
+  // val-aux/reward/…, and timing_s/testing. Throws as generate_responses() and score() do.
   Metrics run(Runtime& runtime, uint64_t version, int64_t response_limit) const;
 
  private:

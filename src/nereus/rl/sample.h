@@ -10,7 +10,7 @@ namespace nereus {
 // Vectors over the response have one entry per generated token (EOS included): lengths are the
 // mask.
 struct Sample {
-  uint64_t id = 0;           // over the whole run: step · batch + position
+  uint64_t id = 0;           // over the whole run: all responses are counted
   int64_t prompt_index = 0;  // row of the prompt file
   int64_t group = 0;         // row of the batch: only responses to the same row are compared
   std::vector<int64_t> prompt;
