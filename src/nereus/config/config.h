@@ -66,7 +66,8 @@ struct OptimConfig {
   std::vector<double> betas = {0.9, 0.999};
   double eps = 1e-8;
   double weight_decay = 0.01;
-  int64_t lr_warmup_steps = 0;
+  int64_t lr_warmup_steps = -1;
+  double lr_warmup_steps_ratio = 0;
   std::string lr_scheduler_type = "constant";
   double min_lr_ratio = 0;
 };

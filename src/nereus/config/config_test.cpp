@@ -183,6 +183,13 @@ TEST(Config, ContradictionsNameTheirNumbers) {
   config.actor.kl_loss_type = "kl";
   EXPECT_THAT(contradiction(config), HasSubstr("low_var_kl"));
   config = valid();
+  config.dtype = "float16";
+  EXPECT_THAT(contradiction(config),
+              AllOf(HasSubstr("actor_rollout_ref.model.dtype"), HasSubstr("use bfloat16")));
+  config = valid();
+  config.reward.unscored = "ignore";
+  EXPECT_THAT(contradiction(config), HasSubstr("exclude, zero, stop"));
+  config = valid();
   config.plan.stages["actor/dreaming"] = {};
   EXPECT_THAT(contradiction(config), HasSubstr("dreaming"));
 }

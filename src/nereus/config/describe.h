@@ -13,7 +13,10 @@ void describe_optim(OptimConfig& optim, const std::string& prefix, V& visit) {
   visit(prefix + "betas", optim.betas, "Decay rates of the two moments.");
   visit(prefix + "eps", optim.eps, "Added to the denominator.");
   visit(prefix + "weight_decay", optim.weight_decay, "Decoupled weight decay.");
-  visit(prefix + "lr_warmup_steps", optim.lr_warmup_steps, "Optimizer steps of linear warm-up.");
+  visit(prefix + "lr_warmup_steps", optim.lr_warmup_steps,
+        "Steps of linear warm-up, which begins at 0; 0 or less: as lr_warmup_steps_ratio says.");
+  visit(prefix + "lr_warmup_steps_ratio", optim.lr_warmup_steps_ratio,
+        "The same as a share of trainer.total_training_steps.");
   visit(prefix + "lr_scheduler_type", optim.lr_scheduler_type, "constant, linear or cosine.");
   visit(prefix + "min_lr_ratio", optim.min_lr_ratio, "Where the decay ends, as a share of lr.");
 }
@@ -46,7 +49,8 @@ void describe_actor(Config& config, V& visit) {
   visit(top + "model.random_weights", config.model.random_weights,
         "Use only its config.json and draw the weights from the seed.");
   visit(top + "model.dtype", config.dtype,
-        "float32, bfloat16, float16 or float64; half precision keeps an fp32 master copy.");
+        "float32, bfloat16 (which keeps an fp32 master copy) or float64; weights of another type "
+        "are converted when they are read. float16 is refused: its gradients would underflow.");
   ActorConfig& actor = config.actor;
   describe_optim(actor.optim, top + "actor.optim.", visit);
   visit(top + "actor.ppo_mini_batch_size", actor.ppo_mini_batch_size,

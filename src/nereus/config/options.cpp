@@ -12,6 +12,12 @@ namespace nereus {
 
 namespace {
 
+// As verl reads them, cut to whole steps.
+int64_t warmup_steps(const OptimConfig& optim, int64_t steps) {
+  if (optim.lr_warmup_steps > 0) return optim.lr_warmup_steps;
+  return static_cast<int64_t>(optim.lr_warmup_steps_ratio * static_cast<double>(steps));
+}
+
 OptimizerOptions optimizer_options(const OptimConfig& optim, double grad_clip, int64_t steps) {
   return {.lr = optim.lr,
           .beta1 = optim.betas[0],
@@ -19,16 +25,10 @@ OptimizerOptions optimizer_options(const OptimConfig& optim, double grad_clip, i
           .eps = optim.eps,
           .weight_decay = optim.weight_decay,
           .grad_clip = grad_clip,
-          .lr_warmup_steps = optim.lr_warmup_steps,
+          .lr_warmup_steps = warmup_steps(optim, steps),
           .lr_scheduler = optim.lr_scheduler_type,
           .min_lr_ratio = optim.min_lr_ratio,
           .total_steps = steps};
-}
-
-int64_t optimizer_steps(const Config& config) {
-  const int64_t mini = config.actor.ppo_mini_batch_size;
-  const int64_t mini_batches = (config.data.train_batch_size + mini - 1) / mini;
-  return mini_batches * config.actor.ppo_epochs * config.trainer.total_training_steps;
 }
 
 SupplySchedule supply_schedule(const SupplySetting& supply, const Cluster& cluster) {
@@ -124,7 +124,7 @@ LiveOptions to_live_options(const Config& config) {
                   .shuffle = config.data.shuffle};
   options.validation = validation_options(config);
   options.ppo = ppo_options(config);
-  const int64_t steps = optimizer_steps(config);
+  const int64_t steps = config.trainer.total_training_steps;
   options.actor_optimizer = optimizer_options(config.actor.optim, config.actor.grad_clip, steps);
   options.critic_optimizer = optimizer_options(config.critic.optim, config.critic.grad_clip, steps);
   options.sampling = {.temperature = config.rollout.temperature,

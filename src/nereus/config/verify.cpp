@@ -83,7 +83,8 @@ void verify_optim(const std::string& prefix, const OptimConfig& optim) {
   }
   positive(prefix + "eps", optim.eps);
   at_least(0, prefix + "weight_decay", optim.weight_decay);
-  at_least(0, prefix + "lr_warmup_steps", static_cast<double>(optim.lr_warmup_steps));
+  at_least(-1, prefix + "lr_warmup_steps", static_cast<double>(optim.lr_warmup_steps));
+  share(prefix + "lr_warmup_steps_ratio", optim.lr_warmup_steps_ratio);
   one_of(prefix + "lr_scheduler_type", optim.lr_scheduler_type, {"constant", "linear", "cosine"});
   share(prefix + "min_lr_ratio", optim.min_lr_ratio);
 }
@@ -99,7 +100,14 @@ void verify_data(const DataConfig& data) {
 void verify_actor(const Config& config) {
   const std::string top = "actor_rollout_ref.";
   given(top + "model.path", !config.model.path.empty());
-  parsed(top + "model.dtype", [&] { parse_dtype(config.dtype); });
+  parsed(top + "model.dtype", [&] {
+    // Gradients of a mean over thousands of tokens are below its smallest numbers.
+    if (parse_dtype(config.dtype) == DType::kFloat16) {
+      refuse(
+          "float16 cannot be trained in, as its gradients would underflow: use bfloat16, or "
+          "float32; the weights of a float16 model are converted when they are read");
+    }
+  });
   const ActorConfig& actor = config.actor;
   verify_optim(top + "actor.optim.", actor.optim);
   at_least(1, top + "actor.ppo_mini_batch_size", static_cast<double>(actor.ppo_mini_batch_size));

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <optional>
@@ -40,15 +41,13 @@ void verify(const OptimizerOptions& options) {
 }
 
 double learning_rate(const OptimizerOptions& options, int64_t step) {
-  if (step <= options.lr_warmup_steps) {
+  if (step < options.lr_warmup_steps) {
     return options.lr * static_cast<double>(step) / static_cast<double>(options.lr_warmup_steps);
   }
   if (options.lr_scheduler == "constant") return options.lr;
-  const auto decay_steps = static_cast<double>(options.total_steps - options.lr_warmup_steps);
-  const double done =
-      decay_steps <= 0
-          ? 1
-          : std::min(1.0, static_cast<double>(step - options.lr_warmup_steps) / decay_steps);
+  const int64_t decay_steps = std::max<int64_t>(1, options.total_steps - options.lr_warmup_steps);
+  const double done = std::min(
+      1.0, static_cast<double>(step - options.lr_warmup_steps) / static_cast<double>(decay_steps));
   const double share =
       options.lr_scheduler == "linear" ? 1 - done : 0.5 * (1 + std::cos(std::numbers::pi * done));
   return options.lr * (options.min_lr_ratio + (1 - options.min_lr_ratio) * share);

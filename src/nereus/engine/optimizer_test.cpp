@@ -78,6 +78,7 @@ TEST(AdamW, OnAGpuAsOnTheCpu) {
 TEST(LearningRate, WarmsUpAndDecays) {
   OptimizerOptions options{.lr = 1, .lr_warmup_steps = 10};
   options.total_steps = 110;
+  EXPECT_EQ(learning_rate(options, 0), 0);
   EXPECT_DOUBLE_EQ(learning_rate(options, 1), 0.1);
   EXPECT_DOUBLE_EQ(learning_rate(options, 10), 1);
   EXPECT_DOUBLE_EQ(learning_rate(options, 60), 1) << "constant";
@@ -87,6 +88,49 @@ TEST(LearningRate, WarmsUpAndDecays) {
   options.min_lr_ratio = 0.2;
   EXPECT_NEAR(learning_rate(options, 60), 0.6, 1e-12);
   EXPECT_NEAR(learning_rate(options, 110), 0.2, 1e-12);
+  EXPECT_NEAR(learning_rate(options, 500), 0.2, 1e-12);
+}
+
+// By verl 0.9.1's get_cosine_schedule_with_warmup and get_constant_schedule_with_warmup: the rates
+// of steps 0, 1, … at lr 1.
+TEST(LearningRate, IsThatOfVerlsSchedulers) {
+  const auto expect_rates = [](const OptimizerOptions& options, std::vector<double> rates) {
+    for (size_t step = 0; step < rates.size(); ++step) {
+      EXPECT_NEAR(learning_rate(options, static_cast<int64_t>(step)), rates[step], 1e-12)
+          << options.lr_scheduler << ", warm-up " << options.lr_warmup_steps << ", step " << step;
+    }
+  };
+  expect_rates(
+      {.lr = 1,
+       .lr_warmup_steps = 0,
+       .lr_scheduler = "cosine",
+       .min_lr_ratio = 0.0,
+       .total_steps = 5},
+      {1.0, 0.9045084971874737, 0.6545084971874737, 0.34549150281252633, 0.09549150281252633});
+  expect_rates({.lr = 1,
+                .lr_warmup_steps = 2,
+                .lr_scheduler = "cosine",
+                .min_lr_ratio = 0.1,
+                .total_steps = 6},
+               {0.0, 0.5, 1.0, 0.8681980515339465, 0.55, 0.23180194846605368});
+  expect_rates({.lr = 1,
+                .lr_warmup_steps = 3,
+                .lr_scheduler = "cosine",
+                .min_lr_ratio = 0.25,
+                .total_steps = 3},
+               {0.0, 0.3333333333333333, 0.6666666666666666});
+  expect_rates({.lr = 1,
+                .lr_warmup_steps = 3,
+                .lr_scheduler = "constant",
+                .min_lr_ratio = 0.0,
+                .total_steps = 0},
+               {0.0, 0.3333333333333333, 0.6666666666666666, 1.0, 1.0});
+  expect_rates({.lr = 1,
+                .lr_warmup_steps = 0,
+                .lr_scheduler = "constant",
+                .min_lr_ratio = 0.0,
+                .total_steps = 0},
+               {1.0, 1.0, 1.0, 1.0, 1.0});
 }
 
 TEST(ClipFactor, LimitsTheNorm) {

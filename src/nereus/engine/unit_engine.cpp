@@ -50,12 +50,11 @@ UpdateResult UnitEngine::update(const std::vector<MicroBatch>& micro_batches,
   UpdateResult result;
   result.grad_norm = std::sqrt(squared_norm(gradients));
   comms_.throw_if_aborted();  // else the norm is that of all ranks
-  result.lr = learning_rate(optimizer, state_.updates + 1);
   if (!std::isfinite(result.grad_norm)) {
     throw Error(ErrorCode::kNumeric, to_string(state_.emu().model_stage) +
                                          ": the gradient norm is not finite; nothing was updated");
   }
-  apply(gradients, result.lr, clip_factor(optimizer, result.grad_norm), optimizer);
+  apply(gradients, clip_factor(optimizer, result.grad_norm), optimizer);
   return result;
 }
 
@@ -222,14 +221,14 @@ double UnitEngine::squared_norm(const std::vector<at::Tensor>& gradients) const 
   return sum.item<double>();
 }
 
-void UnitEngine::apply(std::vector<at::Tensor>& gradients, double lr, double factor,
+void UnitEngine::apply(std::vector<at::Tensor>& gradients, double factor,
                        const OptimizerOptions& optimizer) {
   const StreamTimer::Scope timing(optimizer_timer_, device());
   const std::vector weights = state_.arenas(StateKind::kWeights);
   const std::vector masters = state_.arenas(StateKind::kMaster);
   const std::vector exp_avgs = state_.arenas(StateKind::kExpAvg);
   const std::vector exp_avg_sqs = state_.arenas(StateKind::kExpAvgSq);
-  const AdamWStep step{.number = ++state_.updates, .lr = lr, .gradient_factor = factor};
+  const AdamWStep step{.number = ++state_.updates, .lr = optimizer.lr, .gradient_factor = factor};
   for (size_t i = 0; i < gradients.size(); ++i) {
     at::Tensor parameter = masters.empty() ? weights[i] : masters[i];
     at::Tensor exp_avg = exp_avgs[i];

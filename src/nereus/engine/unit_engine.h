@@ -15,7 +15,6 @@ namespace nereus {
 
 struct UpdateResult {
   double grad_norm = 0;  // of the whole logical model, before clipping
-  double lr = 0;
 };
 
 // Called only on its device's worker; all ranks of a unit (for update(): of all units) must make
@@ -37,8 +36,8 @@ class UnitEngine final {
   std::vector<GenerationResult> generate(const std::vector<GenerationRequest>& requests,
                                          const GenerationOptions& options);
   // One optimizer step: 1F1B over this unit's micro-batches (may be none), gradient
-  // synchronisation, clipping, AdamW. Throws Error(kNumeric) on all ranks, before anything is
-  // changed, if the gradient norm is not finite.
+  // synchronisation, clipping, AdamW with the learning rate optimizer.lr. Throws Error(kNumeric) on
+  // all ranks, before anything is changed, if the gradient norm is not finite.
   UpdateResult update(const std::vector<MicroBatch>& micro_batches, const PassOptions& options,
                       const LossFunction& loss, const OptimizerOptions& optimizer);
 
@@ -58,8 +57,7 @@ class UnitEngine final {
   bool is_summed_in_unit(const TensorSpec& tensor) const;
   void sum_in_unit(const std::vector<at::Tensor>& gradients) const;
   double squared_norm(const std::vector<at::Tensor>& gradients) const;
-  void apply(std::vector<at::Tensor>& gradients, double lr, double factor,
-             const OptimizerOptions& optimizer);
+  void apply(std::vector<at::Tensor>& gradients, double factor, const OptimizerOptions& optimizer);
 
   UnitState& state_;
   UnitComms comms_;

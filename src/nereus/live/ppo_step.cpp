@@ -126,7 +126,7 @@ UpdateOutcome update_once(Runtime& runtime, const std::string& name, ModelStage 
   }
   const std::string role = to_string(model_stage.role);
   outcome.metrics[role + "/grad_norm"] = result.grad_norm;
-  outcome.metrics[role + "/lr"] = result.lr;
+  outcome.metrics[role + "/lr"] = optimizer.lr;
   return outcome;
 }
 
@@ -312,12 +312,15 @@ std::vector<UpdateOutcome> update_models(Runtime& runtime, const Experience& exp
   });
   std::vector<UpdateOutcome> outcomes;
   if (batches.empty()) return outcomes;
+  LiveOptions now = options;  // with the learning rates of this step
+  now.actor_optimizer.lr = learning_rate(options.actor_optimizer, step);
+  now.critic_optimizer.lr = learning_rate(options.critic_optimizer, step);
   StopToken stop = options.stop;
   if (options.critic) {
-    outcomes.push_back(update_by_batches(update_critic, runtime, experience, batches, options,
+    outcomes.push_back(update_by_batches(update_critic, runtime, experience, batches, now,
                                          std::exchange(stop, StopToken())));
   }
-  outcomes.push_back(update_by_batches(update_actor, runtime, experience, batches, options, stop));
+  outcomes.push_back(update_by_batches(update_actor, runtime, experience, batches, now, stop));
   return outcomes;
 }
 

@@ -123,6 +123,43 @@ TEST(PolicyLoss, HugeLogRatiosStayFinite) {
   EXPECT_TRUE(std::isfinite(loss_of(policy).loss.item<double>()));
 }
 
+constexpr LossAggregation kModes[] = {
+    LossAggregation::kTokenMean, LossAggregation::kTokenSum, LossAggregation::kSeqMeanTokenSum,
+    LossAggregation::kSeqMeanTokenMean, LossAggregation::kSeqMeanTokenSumNorm};
+
+// Samples without tokens that count, because the response is empty or was not scored, change no
+// other one's weight.
+TEST(SampleWeights, EmptySamplesAreNotThere) {
+  for (const LossAggregation mode : kModes) {
+    const std::vector<double> with = sample_weights(mode, {0, 3, 0, 1, 0}, 4);
+    const std::vector<double> without = sample_weights(mode, {3, 1}, 4);
+    EXPECT_THAT(with, ::testing::ElementsAre(0, without[0], 0, without[1], 0));
+    EXPECT_THAT(sample_weights(mode, {0, 0}, 4), ::testing::ElementsAre(0, 0));
+    EXPECT_TRUE(sample_weights(mode, {}, 4).empty());
+    for (const double weight : sample_weights(mode, {1}, 4)) {
+      EXPECT_EQ(weight, mode == LossAggregation::kSeqMeanTokenSumNorm ? 0.25 : 1);
+    }
+  }
+}
+
+TEST(PolicyLoss, OfNoTokenIsZero) {
+  const at::Tensor none = at::empty({0}, kDouble);
+  PolicyTargets targets{.old_log_probs = none,
+                        .advantages = none,
+                        .ref_log_probs = none,
+                        .weights = none,
+                        .metric_weights = none};
+  TokenOutputs outputs;
+  outputs.log_probs = none;
+  outputs.entropy = none;
+  PolicyLossOptions options;
+  options.use_kl_loss = true;
+  options.entropy_coeff = 0.1;
+  const Loss loss = policy_loss(outputs, targets, options);
+  EXPECT_EQ(loss.loss.item<double>(), 0);
+  for (const auto& [name, value] : loss.metrics) EXPECT_EQ(value, 0) << name;
+}
+
 TEST(PolicyLoss, BadOptionsAreNamed) {
   const auto message = [](auto change) -> std::string {
     PolicyLossOptions options;
