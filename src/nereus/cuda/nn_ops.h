@@ -48,7 +48,7 @@ at::Tensor decode_attention(const at::Tensor& q, const at::Tensor& keys, const a
 struct Draw {
   uint64_t seed = 0;
   uint64_t position = 0;   // of the token in its response
-  double temperature = 1;  // ignored if greedy
+  double temperature = 1;  // of the log-probabilities, and of the draw unless greedy
   bool greedy = false;
 };
 // What nn/sampler.h's draw() says, by the same noise: drawn [2, n] fp64 gets the tokens, and their

@@ -143,10 +143,14 @@ TEST_P(NnOpsTest, DrawsByInverseCdf) {
       EXPECT_NEAR(drawn[1][row].item<double>(), logs[row][token].item<double>(), 1e-4);
     }
     EXPECT_LE(differing, 1);  // where u is within rounding of a border
-    draw(logits, logits, on_gpu(ids), {.greedy = true}, drawn);
-    const at::Tensor best = host(drawn[0]).to(at::kLong);
-    EXPECT_TRUE(
-        at::equal(host(logits).gather(1, best.unsqueeze(1)).squeeze(1), host(logits).amax(1)));
+    for (const double temperature : {1.0, 0.8}) {
+      draw(logits, logits, on_gpu(ids), {.temperature = temperature, .greedy = true}, drawn);
+      const at::Tensor best = host(drawn[0]).to(at::kLong).unsqueeze(1);
+      EXPECT_TRUE(at::equal(host(logits).gather(1, best).squeeze(1), host(logits).amax(1)));
+      const at::Tensor scaled = (host(logits) / temperature).log_softmax(1);
+      EXPECT_TRUE(at::allclose(host(drawn[1]).to(scaled.scalar_type()),
+                               scaled.gather(1, best).squeeze(1), 1e-4, 1e-4));
+    }
   }
 }
 

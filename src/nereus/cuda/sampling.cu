@@ -135,9 +135,11 @@ __device__ int64_t inverse_cdf(const Row<N, T>& row, double u) {
   return find_in_segment(row, last, before_last, target);
 }
 
-// The lowest index of the largest logit, in all threads.
+// The lowest index of the largest logit, in all threads. Not of scaled logits: rounding may make
+// two of them equal.
 template <int N, class T>
-__device__ int64_t first_of_largest(const T* logits, int64_t size, float max) {
+__device__ int64_t first_of_largest(const T* logits, int64_t size) {
+  const float max = sums_of_row<N>(logits, size, 1).max;
   __shared__ unsigned long long first;
   if (threadIdx.x == 0) first = size;
   __syncthreads();
@@ -155,12 +157,11 @@ template <int N, class T>
 __global__ void draw(DrawCall call) {
   const int64_t row = blockIdx.x;
   const T* logits = static_cast<const T*>(call.logits) + row * call.vocab;
-  const float scale = call.greedy ? 1 : 1 / call.temperature;
-  const SoftmaxSums sums = sums_of_row<N>(logits, call.vocab, scale);
   int64_t token = 0;
-  if (call.greedy) {
-    token = first_of_largest<N>(logits, call.vocab, sums.max);
-  } else {
+  if (call.greedy) token = first_of_largest<N>(logits, call.vocab);
+  const float scale = 1 / call.temperature;
+  const SoftmaxSums sums = sums_of_row<N>(logits, call.vocab, scale);
+  if (!call.greedy) {
     const T* allowed = static_cast<const T*>(call.allowed) + row * call.vocab;
     const int rounds =
         static_cast<int>((call.vocab + kSegments * kLanes * N - 1) / (kSegments * kLanes * N));

@@ -60,6 +60,11 @@ int64_t largest(std::span<const double> numbers) {
   return std::ranges::max_element(numbers) - numbers.begin();
 }
 
+// What logits are divided by.
+double divisor(const SamplingParams& params) {
+  return params.greedy && params.temperature == 0 ? 1 : params.temperature;
+}
+
 // What truncate() leaves of the logits, -inf elsewhere, where the logits are.
 at::Tensor truncated(const at::Tensor& logits, const SamplingParams& params) {
   constexpr double kCutOff = -std::numeric_limits<double>::infinity();
@@ -88,9 +93,8 @@ Drawn draw(const at::Tensor& logits, std::span<const uint64_t> sample_ids,
   const int64_t batch = logits.size(0), vocab = logits.size(1);
   NEREUS_CHECK(std::ssize(sample_ids) == batch && std::ssize(positions) == batch,
                std::to_string(batch) + " rows of logits");
-  at::Tensor scores = logits.to(at::kCPU, at::kDouble);
-  if (!params.greedy && params.temperature != 1) scores = scores / params.temperature;
-  const at::Tensor log_probs = at::log_softmax(scores, 1).contiguous();
+  const at::Tensor scores = logits.to(at::kCPU, at::kDouble).contiguous();
+  const at::Tensor log_probs = at::log_softmax(scores / divisor(params), 1).contiguous();
   at::Tensor probabilities = params.greedy ? at::Tensor() : log_probs.exp();
   Drawn drawn;
   for (int64_t row = 0; row < batch; ++row) {
@@ -100,7 +104,7 @@ Drawn draw(const at::Tensor& logits, std::span<const uint64_t> sample_ids,
     }
     int64_t token = 0;
     if (params.greedy) {
-      token = largest(logs);
+      token = largest({scores.const_data_ptr<double>() + row * vocab, logs.size()});
     } else {
       const std::span<double> p(probabilities.data_ptr<double>() + row * vocab, vocab);
       if (params.top_k > 0 || params.top_p < 1) truncate(p, params.top_k, params.top_p);
@@ -125,7 +129,7 @@ void Sampler::draw(const at::Tensor& logits, int64_t position, at::Tensor& drawn
     const bool truncates = !params_.greedy && (params_.top_k > 0 || params_.top_p < 1);
     const cuda::Draw how{.seed = params_.seed,
                          .position = static_cast<uint64_t>(position),
-                         .temperature = params_.temperature,
+                         .temperature = divisor(params_),
                          .greedy = params_.greedy};
     return cuda::draw(logits, truncates ? truncated(logits, params_) : logits, ids_on_device_, how,
                       drawn);

@@ -10,7 +10,7 @@
 namespace nereus {
 
 struct SamplingParams {
-  double temperature = 1;  // > 0; ignored if greedy
+  double temperature = 1;  // > 0; of a greedy choice's log-probability too, where 0 counts as 1
   int64_t top_k = -1;      // -1: off
   double top_p = 1;        // 1: off
   bool greedy = false;
@@ -18,8 +18,10 @@ struct SamplingParams {
 };
 
 struct Drawn {
-  std::vector<int64_t> tokens;    // [batch]
-  std::vector<double> log_probs;  // under softmax(logits / temperature), before top-k and top-p
+  std::vector<int64_t> tokens;  // [batch]
+  // Under softmax(logits / temperature), before top-k and top-p, however tokens are chosen: the
+  // distribution that training computes.
+  std::vector<double> log_probs;
 };
 
 // logits [batch, vocab] (whole vocabulary). Inverse-CDF sampling with one uniform number per row:

@@ -58,6 +58,19 @@ TEST(SamplerTest, GreedyTakesTheLowestOfEquals) {
   EXPECT_EQ(draw(logits, std::vector<uint64_t>{9}, std::vector<int64_t>{0}, params).tokens[0], 1);
 }
 
+// Training divides logits by the temperature however tokens were chosen.
+TEST(SamplerTest, GreedyLogProbabilitiesAreOfTheTemperature) {
+  const at::Tensor logits = at::tensor({1.0, 3.0, 2.5}).unsqueeze(0);
+  for (const double temperature : {0.5, 1.0, 2.0, 0.0}) {
+    const SamplingParams params{.temperature = temperature, .greedy = true};
+    const Drawn drawn = draw(logits, std::vector<uint64_t>{9}, std::vector<int64_t>{0}, params);
+    EXPECT_EQ(drawn.tokens[0], 1);
+    const double divisor = temperature == 0 ? 1 : temperature;
+    EXPECT_NEAR(drawn.log_probs[0], at::log_softmax(logits / divisor, 1)[0][1].item<double>(),
+                1e-12);
+  }
+}
+
 TEST(SamplerTest, NoiseBelongsToSampleAndPosition) {
   at::manual_seed(1);
   const at::Tensor logits = at::randn({3, 100});
