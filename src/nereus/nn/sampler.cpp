@@ -60,9 +60,10 @@ int64_t largest(std::span<const double> numbers) {
   return std::ranges::max_element(numbers) - numbers.begin();
 }
 
+constexpr double kCutOff = -std::numeric_limits<double>::infinity();
+
 // What truncate() leaves of the logits, -inf elsewhere, where the logits are.
 at::Tensor truncated(const at::Tensor& logits, const SamplingParams& params) {
-  constexpr double kCutOff = -std::numeric_limits<double>::infinity();
   const int64_t vocab = logits.size(1);
   auto [sorted, order] = at::sort(logits, /*stable=*/true, /*dim=*/1, /*descending=*/true);
   const int64_t kept = params.top_k > 0 ? std::min(params.top_k, vocab) : vocab;
@@ -91,7 +92,12 @@ Drawn draw(const at::Tensor& logits, std::span<const uint64_t> sample_ids,
   at::Tensor scores = logits.to(at::kCPU, at::kDouble);
   if (!params.greedy && params.temperature != 1) scores = scores / params.temperature;
   const at::Tensor log_probs = at::log_softmax(scores, 1).contiguous();
-  at::Tensor probabilities = params.greedy ? at::Tensor() : log_probs.exp();
+  at::Tensor allowed = log_probs;
+  if (!params.banned_ids.empty()) {
+    const at::Tensor banned = at::tensor(params.banned_ids, at::kLong);
+    allowed = at::log_softmax(scores.index_fill(1, banned, kCutOff), 1).contiguous();
+  }
+  at::Tensor probabilities = params.greedy ? at::Tensor() : allowed.exp();
   Drawn drawn;
   for (int64_t row = 0; row < batch; ++row) {
     const std::span<const double> logs(log_probs.const_data_ptr<double>() + row * vocab, vocab);
@@ -100,7 +106,7 @@ Drawn draw(const at::Tensor& logits, std::span<const uint64_t> sample_ids,
     }
     int64_t token = 0;
     if (params.greedy) {
-      token = largest(logs);
+      token = largest({allowed.const_data_ptr<double>() + row * vocab, static_cast<size_t>(vocab)});
     } else {
       const std::span<double> p(probabilities.data_ptr<double>() + row * vocab, vocab);
       if (params.top_k > 0 || params.top_p < 1) truncate(p, params.top_k, params.top_p);
@@ -118,6 +124,9 @@ Sampler::Sampler(const SamplingParams& params, std::vector<uint64_t> sample_ids,
   if (device.is_cpu()) return;
   const std::vector<int64_t> same_bits(sample_ids_.begin(), sample_ids_.end());
   ids_on_device_ = at::tensor(same_bits, at::kLong).to(device);
+  if (!params_.banned_ids.empty()) {
+    banned_ = at::tensor(params_.banned_ids, at::kLong).to(device);
+  }
 }
 
 void Sampler::draw(const at::Tensor& logits, int64_t position, at::Tensor& drawn) const {
@@ -127,8 +136,9 @@ void Sampler::draw(const at::Tensor& logits, int64_t position, at::Tensor& drawn
                          .position = static_cast<uint64_t>(position),
                          .temperature = params_.temperature,
                          .greedy = params_.greedy};
-    return cuda::draw(logits, truncates ? truncated(logits, params_) : logits, ids_on_device_, how,
-                      drawn);
+    at::Tensor allowed = banned_.defined() ? logits.index_fill(1, banned_, kCutOff) : logits;
+    if (truncates) allowed = truncated(allowed, params_);
+    return cuda::draw(logits, allowed, ids_on_device_, how, drawn);
   }
   const std::vector<int64_t> positions(sample_ids_.size(), position);
   const Drawn next = nereus::draw(logits, sample_ids_, positions, params_);
