@@ -59,4 +59,10 @@ std::vector<std::string> CharTokenizer::decode_batch(
   return texts;
 }
 
+std::vector<int64_t> CharTokenizer::missing_ids(int64_t count) const {
+  std::vector<int64_t> missing;
+  for (int64_t id = std::ssize(alphabet_); id < count; ++id) missing.push_back(id);
+  return missing;
+}
+
 }  // namespace nereus

@@ -21,6 +21,7 @@ class CharTokenizer final : public Tokenizer {
   std::string decode(std::span<const int64_t> tokens) const override;
   std::vector<std::string> decode_batch(
       const std::vector<std::vector<int64_t>>& batch) const override;
+  std::vector<int64_t> missing_ids(int64_t count) const override;
 
  private:
   std::string alphabet_;  // id → character

@@ -108,14 +108,16 @@ def special_tokens(directory, config):
     return {name: text for name, text in texts.items() if text is not None}
 
 
-def load(directory):
-    """A function from messages (a list as JSON) to the prompt's text, or None: there is no template."""
+def load(directory, tokens=None):
+    """A function from messages (a list as JSON) to the prompt's text, or None: there is no template. `tokens`: what
+    templates know under names such as bos_token; None: as the files say."""
     config = json.loads(read(directory, "tokenizer_config.json") or "{}")
     text = template_of(directory, config)
     if text is None:
         return None
     template = environment().from_string(text)
-    tokens = special_tokens(directory, config)
+    if tokens is None:
+        tokens = special_tokens(directory, config)
 
     def render(messages):
         present = [

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "chat_template_source.h"
+#include "hf_tokenizer_source.h"
 #include "nereus/base/error.h"
 #include "nereus/bridge/python.h"
 
@@ -31,11 +32,12 @@ auto in_python(const std::string& where, Call call) {
 
 class HfTokenizer final : public Tokenizer {
  public:
-  explicit HfTokenizer(const std::filesystem::path& file)
-      : file_(file.string()), directory_(file.parent_path().string()) {
+  explicit HfTokenizer(const std::filesystem::path& directory)
+      : directory_(directory.string()), where_("tokenizer in " + directory_) {
     start_python();
-    in_python(file_, [&] {
-      tokenizer_ = py::module_::import("tokenizers").attr("Tokenizer").attr("from_file")(file_);
+    in_python(where_, [&] {
+      tokenizer_ = run_source("nereus_hf_tokenizer", kHfTokenizerSource)["HfTokenizer"](
+          directory_, kHfTokenizerSource);
     });
   }
   ~HfTokenizer() override {
@@ -47,11 +49,7 @@ class HfTokenizer final : public Tokenizer {
   HfTokenizer& operator=(const HfTokenizer&) = delete;
 
   std::vector<int64_t> encode(const std::string& text, bool add_special) const override {
-    return in_python(file_, [&] {
-      const py::object encoding =
-          tokenizer_.attr("encode")(text, py::arg("add_special_tokens") = add_special);
-      return encoding.attr("ids").cast<std::vector<int64_t>>();
-    });
+    return call<std::vector<int64_t>>("encode", text, add_special);
   }
 
   std::optional<std::vector<int64_t>> encode_chat(const std::string& messages) const override {
@@ -71,33 +69,46 @@ class HfTokenizer final : public Tokenizer {
 
   std::vector<std::string> decode_batch(
       const std::vector<std::vector<int64_t>>& batch) const override {
-    return in_python(file_, [&] {
-      const py::object texts =
-          tokenizer_.attr("decode_batch")(batch, py::arg("skip_special_tokens") = true);
-      return texts.cast<std::vector<std::string>>();
-    });
+    return call<std::vector<std::string>>("decode_batch", batch);
+  }
+
+  std::vector<int64_t> missing_ids(int64_t count) const override {
+    return call<std::vector<int64_t>>("missing_ids", count);
   }
 
  private:
+  static py::dict run_source(const char* name, const char* source) {
+    py::dict module;
+    module["__name__"] = name;
+    py::exec(source, module);
+    return module;
+  }
+
+  template <class Result, class... Arguments>
+  Result call(const char* method, const Arguments&... arguments) const {
+    return in_python(where_, [&] {
+      const py::object result = tokenizer_.attr(method)(arguments...);
+      return result.cast<Result>();
+    });
+  }
+
   // On first use, so that jobs without conversations need neither jinja2 nor a sound template.
   void load_chat_template() const {
     if (render_chat_) return;
-    py::dict module;
-    module["__name__"] = "nereus_chat_template";
-    py::exec(kChatTemplateSource, module);
-    render_chat_ = module["load"](directory_);
+    const py::dict module = run_source("nereus_chat_template", kChatTemplateSource);
+    render_chat_ = module["load"](directory_, tokenizer_.attr("special_tokens"));
   }
 
-  std::string file_;
   std::string directory_;
-  py::object tokenizer_;
+  std::string where_;
+  py::object tokenizer_;            // hf_tokenizer.py's HfTokenizer
   mutable py::object render_chat_;  // guarded by the GIL; None: there is no template
 };
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> open_hf_tokenizer(const std::filesystem::path& tokenizer_json) {
-  return std::make_unique<HfTokenizer>(tokenizer_json);
+std::unique_ptr<Tokenizer> open_hf_tokenizer(const std::filesystem::path& directory) {
+  return std::make_unique<HfTokenizer>(directory);
 }
 
 }  // namespace nereus

@@ -47,9 +47,12 @@ std::optional<std::vector<int64_t>> Tokenizer::encode_chat(const std::string&) c
   return std::nullopt;
 }
 
+std::vector<int64_t> Tokenizer::missing_ids(int64_t) const { return {}; }
+
 std::unique_ptr<Tokenizer> Tokenizer::open(const std::filesystem::path& directory) {
-  const auto tokenizer_json = directory / "tokenizer.json";
-  if (std::filesystem::exists(tokenizer_json)) return open_hf_tokenizer(tokenizer_json);
+  for (const char* name : {"tokenizer.json", "vocab.json", "tokenizer.model"}) {
+    if (std::filesystem::exists(directory / name)) return open_hf_tokenizer(directory);
+  }
 
   const auto config_file = directory / "tokenizer_config.json";
   if (std::ifstream stream(config_file, std::ios::binary); stream) {

@@ -15,13 +15,15 @@ namespace nereus {
 // GIL themselves and may be called from any thread.
 class Tokenizer {
  public:
-  // `directory` holds tokenizer.json, or a tokenizer_config.json with "char_ords" (verl's character
+  // `directory` holds a tokenizer that transformers reads (tokenizer.json, or vocab.json with
+  // merges.txt, or tokenizer.model), or a tokenizer_config.json with "char_ords" (verl's character
   // tokenizer of the digit task), or neither: then there is no text, encode() throws, and decode()
   // writes token ids ("17 4 250"). Throws Error(kInvalidInput) naming the path.
   static std::unique_ptr<Tokenizer> open(const std::filesystem::path& directory);
   virtual ~Tokenizer() = default;
 
-  // Special tokens as the tokenizer's post-processor adds them if add_special.
+  // Special tokens as the tokenizer's post-processor adds them if add_special; but a text that
+  // begins with those that come first, such as the mark of a text's beginning, gets them once.
   virtual std::vector<int64_t> encode(const std::string& text, bool add_special) const = 0;
   // A conversation as the tokenizer's chat template writes it, up to where the assistant's next
   // message begins (transformers' add_generation_prompt). `messages`: a list of {"role", "content",
@@ -34,6 +36,9 @@ class Tokenizer {
   // Many at once: one crossing of the language border.
   virtual std::vector<std::string> decode_batch(
       const std::vector<std::vector<int64_t>>& batch) const = 0;
+  // Those of the ids [0, count) that are no token's, ascending: rows that fill up a model's
+  // vocabulary. Without a tokenizer every id is a token.
+  virtual std::vector<int64_t> missing_ids(int64_t count) const;
 };
 
 }  // namespace nereus

@@ -35,6 +35,21 @@ TEST(HfTokenizer, StoriesAsLlama2c) {
   EXPECT_THAT(tokenizer->encode("Once upon a time", false), ElementsAre(403, 407, 261, 378));
 }
 
+TEST(HfTokenizer, TheMarkOfTheBeginningComesOnce) {
+  const auto tokenizer = Tokenizer::open(kAssets / "stories260K");
+  EXPECT_EQ(tokenizer->encode("<s>Once upon a time", true),
+            tokenizer->encode("<s>Once upon a time", false));
+  EXPECT_THAT(tokenizer->encode("<s>", true), ElementsAre(1));
+  EXPECT_THAT(tokenizer->encode("", true), ElementsAre(1));
+  EXPECT_THAT(tokenizer->encode("<s><s>", true), ElementsAre(1, 1));  // as the text wants it
+}
+
+TEST(HfTokenizer, IdsThatAreNoTokens) {
+  const auto tokenizer = Tokenizer::open(kAssets / "stories260K");
+  EXPECT_THAT(tokenizer->missing_ids(515), ElementsAre(512, 513, 514));
+  EXPECT_THAT(tokenizer->missing_ids(100), ElementsAre());  // a model may know fewer
+}
+
 TEST(HfTokenizer, DecodeLeavesOutSpecialTokens) {
   const auto tokenizer = Tokenizer::open(kAssets / "stories260K");
   const std::vector<int64_t> tokens = {1, 403, 407, 261, 378, 2};
@@ -150,6 +165,7 @@ TEST(CharTokenizer, DigitTaskAsInVerl) {
   EXPECT_EQ(tokenizer->decode(std::vector<int64_t>{4, 14, 0, 5, 1}), "0,S1");
   EXPECT_THAT(tokenizer->decode_batch({{4}, {1}}), ElementsAre("0", ""));
   EXPECT_THAT(refusal([&] { tokenizer->decode(std::vector<int64_t>{16}); }), HasSubstr("16"));
+  EXPECT_THAT(tokenizer->missing_ids(18), ElementsAre(16, 17));
 }
 
 TEST(CharTokenizer, BadAlphabetsAreRefused) {
@@ -165,6 +181,7 @@ TEST(Tokenizer, WithoutFilesThereIsNoText) {
               AllOf(HasSubstr("prompts has no tokenizer.json"), HasSubstr("\"Once\""),
                     HasSubstr("prompt_ids")));
   EXPECT_THAT(tokenizer->decode_batch({{17, 4, 250}, {}}), ElementsAre("17 4 250", ""));
+  EXPECT_THAT(tokenizer->missing_ids(300), ElementsAre());
 }
 
 }  // namespace

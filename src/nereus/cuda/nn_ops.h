@@ -53,8 +53,8 @@ struct Draw {
 };
 // What nn/sampler.h's draw() says, by the same noise: drawn [2, n] fp64 gets the tokens, and their
 // log-probabilities under logits [n, vocab]; NaN among a row's logits makes that NaN. Tokens are
-// drawn from `allowed`: logits, or those with -inf in place of what is cut off. sample_ids [n]
-// int64.
+// drawn from `allowed`, greedily too: logits, or those with -inf in place of what is cut off.
+// sample_ids [n] int64.
 void draw(const at::Tensor& logits, const at::Tensor& allowed, const at::Tensor& sample_ids,
           const Draw& how, const at::Tensor& drawn);
 

@@ -154,6 +154,35 @@ TEST_P(NnOpsTest, DrawsByInverseCdf) {
   }
 }
 
+// What is not allowed may be larger by more than a float's exponent holds.
+TEST_P(NnOpsTest, DrawsOnlyWhatIsAllowed) {
+  constexpr int64_t kRows = 40, kTail = 5;
+  for (const int64_t vocab : {int64_t{37}, int64_t{4104}}) {
+    const at::Tensor logits = random({kRows, vocab}, 2);
+    logits.narrow(1, vocab - kTail, kTail).add_(300);
+    const at::Tensor allowed = logits.clone();
+    allowed.narrow(1, vocab - kTail, kTail).fill_(-INFINITY);
+    const at::Tensor ids = at::arange(kRows) * 7919;
+    const at::Tensor drawn = at::empty({2, kRows}, at::device(at::kCUDA).dtype(at::kDouble));
+    draw(logits, allowed, on_gpu(ids), {.seed = 9, .position = 4, .temperature = 0.8}, drawn);
+    const at::Tensor cumulated = (host(allowed) / 0.8).softmax(1).cumsum(1);
+    const at::Tensor logs = (host(logits) / 0.8).log_softmax(1);
+    int64_t differing = 0;
+    for (int64_t row = 0; row < kRows; ++row) {
+      const double u = uniform({9, static_cast<uint64_t>(ids[row].item<int64_t>()), 4});
+      const auto token = drawn[0][row].item<int64_t>();
+      ASSERT_LT(token, vocab - kTail);
+      if (token != cumulated[row].le(u).sum().item<int64_t>()) ++differing;
+      EXPECT_NEAR(drawn[1][row].item<double>() / logs[row][token].item<double>(), 1, 1e-4);
+    }
+    EXPECT_LE(differing, 1);  // where u is within rounding of a border
+    draw(logits, allowed, on_gpu(ids), {.greedy = true}, drawn);
+    const at::Tensor best = host(drawn[0]).to(at::kLong);
+    EXPECT_TRUE(
+        at::equal(host(allowed).gather(1, best.unsqueeze(1)).squeeze(1), host(allowed).amax(1)));
+  }
+}
+
 TEST_P(NnOpsTest, NanIsReported) {
   at::Tensor logits = random({2, 64});
   logits[1][7] = NAN;

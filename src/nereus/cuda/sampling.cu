@@ -157,16 +157,21 @@ template <int N, class T>
 __global__ void draw(DrawCall call) {
   const int64_t row = blockIdx.x;
   const T* logits = static_cast<const T*>(call.logits) + row * call.vocab;
+  const T* allowed = static_cast<const T*>(call.allowed) + row * call.vocab;
   int64_t token = 0;
-  if (call.greedy) token = first_of_largest<N>(logits, call.vocab);
+  if (call.greedy) token = first_of_largest<N>(allowed, call.vocab);
   const float scale = 1 / call.temperature;
   const SoftmaxSums sums = sums_of_row<N>(logits, call.vocab, scale);
   if (!call.greedy) {
-    const T* allowed = static_cast<const T*>(call.allowed) + row * call.vocab;
+    float max = sums.max;  // of what is allowed, which may be far below what is not
+    if (allowed != logits) {
+      __syncthreads();  // the sums' shared memory serves again
+      max = sums_of_row<N>(allowed, call.vocab, scale).max;
+    }
     const int rounds =
         static_cast<int>((call.vocab + kSegments * kLanes * N - 1) / (kSegments * kLanes * N));
     const double u = uniform(call.seed, call.sample_ids[row], call.position);
-    token = inverse_cdf(Row<N, T>{allowed, call.vocab, scale, sums.max, rounds}, u);
+    token = inverse_cdf(Row<N, T>{allowed, call.vocab, scale, max, rounds}, u);
   }
   if (threadIdx.x != 0) return;
   if (token < 0 || token >= call.vocab) token = 0;  // of NaN

@@ -59,6 +59,8 @@ class LiveJob::Impl {
             options_.ppo.adaptive_kl ? options_.ppo.kl_horizon : 0),
         runtime_(options_.cluster, options_.backend, job_.models),
         transitions_(runtime_, options_) {
+    options_.sampling.banned_ids = options_.validation.sampling.banned_ids =
+        tokenizer_->missing_ids(job_.model(Role::kActor).vocab_size);
     if (!options_.validation.file.empty()) {
       validation_.emplace(options_, prompts_.longest(), job_.model(Role::kActor).vocab_size,
                           *tokenizer_, reward_.get());

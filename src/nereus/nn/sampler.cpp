@@ -65,9 +65,10 @@ double divisor(const SamplingParams& params) {
   return params.greedy && params.temperature == 0 ? 1 : params.temperature;
 }
 
+constexpr double kCutOff = -std::numeric_limits<double>::infinity();
+
 // What truncate() leaves of the logits, -inf elsewhere, where the logits are.
 at::Tensor truncated(const at::Tensor& logits, const SamplingParams& params) {
-  constexpr double kCutOff = -std::numeric_limits<double>::infinity();
   const int64_t vocab = logits.size(1);
   auto [sorted, order] = at::sort(logits, /*stable=*/true, /*dim=*/1, /*descending=*/true);
   const int64_t kept = params.top_k > 0 ? std::min(params.top_k, vocab) : vocab;
@@ -95,7 +96,12 @@ Drawn draw(const at::Tensor& logits, std::span<const uint64_t> sample_ids,
                std::to_string(batch) + " rows of logits");
   const at::Tensor scores = logits.to(at::kCPU, at::kDouble).contiguous();
   const at::Tensor log_probs = at::log_softmax(scores / divisor(params), 1).contiguous();
-  at::Tensor probabilities = params.greedy ? at::Tensor() : log_probs.exp();
+  at::Tensor allowed = scores;
+  if (!params.banned_ids.empty()) {
+    allowed = scores.index_fill(1, at::tensor(params.banned_ids, at::kLong), kCutOff);
+  }
+  at::Tensor probabilities =
+      params.greedy ? at::Tensor() : at::softmax(allowed / divisor(params), 1).contiguous();
   Drawn drawn;
   for (int64_t row = 0; row < batch; ++row) {
     const std::span<const double> logs(log_probs.const_data_ptr<double>() + row * vocab, vocab);
@@ -104,7 +110,7 @@ Drawn draw(const at::Tensor& logits, std::span<const uint64_t> sample_ids,
     }
     int64_t token = 0;
     if (params.greedy) {
-      token = largest({scores.const_data_ptr<double>() + row * vocab, logs.size()});
+      token = largest({allowed.const_data_ptr<double>() + row * vocab, logs.size()});
     } else {
       const std::span<double> p(probabilities.data_ptr<double>() + row * vocab, vocab);
       if (params.top_k > 0 || params.top_p < 1) truncate(p, params.top_k, params.top_p);
@@ -122,6 +128,9 @@ Sampler::Sampler(const SamplingParams& params, std::vector<uint64_t> sample_ids,
   if (device.is_cpu()) return;
   const std::vector<int64_t> same_bits(sample_ids_.begin(), sample_ids_.end());
   ids_on_device_ = at::tensor(same_bits, at::kLong).to(device);
+  if (!params_.banned_ids.empty()) {
+    banned_ = at::tensor(params_.banned_ids, at::kLong).to(device);
+  }
 }
 
 void Sampler::draw(const at::Tensor& logits, int64_t position, at::Tensor& drawn) const {
@@ -131,8 +140,9 @@ void Sampler::draw(const at::Tensor& logits, int64_t position, at::Tensor& drawn
                          .position = static_cast<uint64_t>(position),
                          .temperature = divisor(params_),
                          .greedy = params_.greedy};
-    return cuda::draw(logits, truncates ? truncated(logits, params_) : logits, ids_on_device_, how,
-                      drawn);
+    at::Tensor allowed = banned_.defined() ? logits.index_fill(1, banned_, kCutOff) : logits;
+    if (truncates) allowed = truncated(allowed, params_);
+    return cuda::draw(logits, allowed, ids_on_device_, how, drawn);
   }
   const std::vector<int64_t> positions(sample_ids_.size(), position);
   const Drawn next = nereus::draw(logits, sample_ids_, positions, params_);

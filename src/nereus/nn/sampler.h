@@ -15,11 +15,15 @@ struct SamplingParams {
   double top_p = 1;        // 1: off
   bool greedy = false;
   uint64_t seed = 0;
+  // Ids that are never drawn, as verl has it: rows of the vocabulary that are no token. Like top-k
+  // and top-p they change what is drawn, not the log-probabilities, which stay those that training
+  // computes; top-k and top-p choose among the others.
+  std::vector<int64_t> banned_ids;
 };
 
 struct Drawn {
   std::vector<int64_t> tokens;  // [batch]
-  // Under softmax(logits / temperature), before top-k and top-p, however tokens are chosen: the
+  // Under softmax(logits / temperature) of the whole vocabulary, however tokens are chosen: the
   // distribution that training computes.
   std::vector<double> log_probs;
 };
@@ -41,7 +45,7 @@ class Sampler final {
  private:
   SamplingParams params_;
   std::vector<uint64_t> sample_ids_;
-  at::Tensor ids_on_device_;
+  at::Tensor ids_on_device_, banned_;
 };
 
 [[noreturn]] void throw_nan(uint64_t sample_id, int64_t position);

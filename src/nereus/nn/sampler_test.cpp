@@ -52,6 +52,39 @@ TEST(SamplerTest, LogProbabilitiesAreUntruncated) {
   EXPECT_NEAR(drawn.log_probs[0], at::log_softmax(logits / 2, 1)[0][1].item<double>(), 1e-12);
 }
 
+// However likely they are, however little the others.
+TEST(SamplerTest, NeverDrawsBannedIds) {
+  constexpr int64_t kVocab = 7, kDraws = 300;
+  at::manual_seed(3);
+  at::Tensor logits = at::randn({1, kVocab}, at::kDouble);
+  for (const int64_t id : {1, 5, 6}) logits[0][id] += 900;  // others: e^-900 is 0 in fp64
+  const at::Tensor rows = logits.repeat({kDraws, 1});
+  std::vector<uint64_t> ids(kDraws);
+  std::iota(ids.begin(), ids.end(), 0);
+  const std::vector<int64_t> positions(kDraws, 2);
+  for (SamplingParams params :
+       {SamplingParams{}, SamplingParams{.temperature = 0.7}, SamplingParams{.top_k = 3},
+        SamplingParams{.top_p = 0.9}, SamplingParams{.greedy = true}}) {
+    params.banned_ids = {1, 5, 6};
+    const Drawn drawn = draw(rows, ids, positions, params);
+    const double temperature = params.greedy ? 1 : params.temperature;
+    const at::Tensor all = at::log_softmax(logits / temperature, 1)[0];
+    const at::Tensor others = at::tensor({0, 2, 3, 4}, at::kLong);
+    const at::Tensor p = at::softmax(logits[0].index_select(0, others) / temperature, 0);
+    std::vector<double> counts(kVocab);
+    for (size_t i = 0; i < kDraws; ++i) {
+      const int64_t token = drawn.tokens[i];
+      ASSERT_TRUE(token != 1 && token < 5) << token;
+      counts[token] += 1.0 / kDraws;
+      EXPECT_NEAR(drawn.log_probs[i], all[token].item<double>(), 1e-9);
+    }
+    const bool plain = !params.greedy && params.top_k < 0 && params.top_p == 1;
+    for (int64_t i = 0; plain && i < others.numel(); ++i) {
+      EXPECT_NEAR(counts[others[i].item<int64_t>()], p[i].item<double>(), 0.1);
+    }
+  }
+}
+
 TEST(SamplerTest, GreedyTakesTheLowestOfEquals) {
   const at::Tensor logits = at::tensor({1.0, 3.0, 3.0}).unsqueeze(0);
   const SamplingParams params{.greedy = true};
