@@ -12,11 +12,6 @@ namespace nereus {
 
 namespace {
 
-std::string interpreter_path() {
-  const char* chosen = std::getenv("NEREUS_PYTHON");
-  return chosen != nullptr && *chosen != '\0' ? chosen : NEREUS_PYTHON;
-}
-
 PyStatus initialize(PyConfig& config, const std::string& interpreter) {
   // Ctrl-C belongs to the job, which saves before it stops.
   config.install_signal_handlers = 0;
@@ -30,7 +25,7 @@ PyStatus initialize(PyConfig& config, const std::string& interpreter) {
 
 void start() {
   if (Py_IsInitialized()) return;
-  const std::string interpreter = interpreter_path();
+  const std::string interpreter = python_interpreter();
   PyConfig config;
   PyConfig_InitPythonConfig(&config);
   const PyStatus status = initialize(config, interpreter);
@@ -45,6 +40,11 @@ void start() {
 }
 
 }  // namespace
+
+std::string python_interpreter() {
+  const char* chosen = std::getenv("NEREUS_PYTHON");
+  return chosen != nullptr && *chosen != '\0' ? chosen : NEREUS_PYTHON;
+}
 
 void start_python() {
   static std::once_flag once;

@@ -144,6 +144,9 @@ struct RewardConfig {
   int sign = 1;
   double max_failures = 0.05;
   std::string unscored = "exclude";
+  int workers = 0;
+  double timeout = 60;
+  Bytes memory{int64_t{4} << 30};
 };
 
 struct RewardModelConfig {

@@ -128,6 +128,15 @@ void describe_reward(RewardConfig& reward, V& visit) {
   visit("reward.unscored", reward.unscored,
         "What becomes of a sample that cannot be scored: exclude leaves it out of its group, of "
         "the loss and of the metrics, zero counts it as scored with 0, stop ends the run.");
+  visit("reward.workers", reward.workers,
+        "Processes in which a custom_reward_function is called, at most; more are quicker if it "
+        "waits, for a judge or a sandbox; 0: one per core, but 8 to 32.");
+  visit("reward.timeout", reward.timeout,
+        "Seconds for a call of it; one that takes longer is a failure, and its process is "
+        "replaced. Loading the file may take ten times as long.");
+  visit("reward.memory", reward.memory,
+        "Memory of such a process, with all that it starts; one that takes more is replaced; 0: "
+        "no limit.");
   visit("custom_reward_function.path", reward.custom_path,
         "A Python file with the reward, instead of reward.name.");
   visit(

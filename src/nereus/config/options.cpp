@@ -139,6 +139,9 @@ LiveOptions to_live_options(const Config& config) {
   options.reward_options = reward_options(config.reward);
   options.max_reward_failures = config.reward.unscored == "stop" ? 0 : config.reward.max_failures;
   options.exclude_unscored = config.reward.unscored != "zero";
+  options.reward_workers = config.reward.workers;
+  options.reward_timeout = Seconds(config.reward.timeout);
+  options.reward_memory = config.reward.memory;
   options.total_steps = config.trainer.total_training_steps;
   options.seed = static_cast<uint64_t>(config.trainer.seed);
   options.failure_directory = run_directory(config);

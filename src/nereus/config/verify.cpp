@@ -184,6 +184,11 @@ void verify_reward(const Config& config) {
   require_that(reward.sign == 1 || reward.sign == -1, "reward.sign", reward.sign, "1 or -1");
   share("reward.max_failures", reward.max_failures);
   one_of("reward.unscored", reward.unscored, {"exclude", "zero", "stop"});
+  at_least(0, "reward.workers", reward.workers);
+  require_that(reward.timeout > 0 && std::isfinite(reward.timeout), "reward.timeout",
+               reward.timeout, "a number of seconds");
+  require_that(reward.memory.count() >= 0, "reward.memory", reward.memory.count(),
+               "a size, or 0 for no limit");
 }
 
 void verify_trainer(const TrainerConfig& trainer, bool has_validation) {

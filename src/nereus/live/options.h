@@ -9,6 +9,7 @@
 
 #include "nereus/base/json.h"
 #include "nereus/base/stop_token.h"
+#include "nereus/base/units.h"
 #include "nereus/cluster/backend.h"
 #include "nereus/cluster/cluster.h"
 #include "nereus/engine/optimizer.h"
@@ -79,8 +80,12 @@ struct LiveOptions {
   SupplySchedule supply;           // devices per step
   std::string reward;              // for open_reward(), without a reward model
   Json reward_options;
-  double max_reward_failures = 0.05;  // share of samples whose reward may raise
+  double max_reward_failures = 0.05;  // share of samples that may not be scored
   bool exclude_unscored = true;       // else they count as scored with 0
+  // Of a reward in Python (RewardLimits).
+  int reward_workers = 0;
+  Seconds reward_timeout{60};
+  Bytes reward_memory{0};
   int total_steps = 0;
   uint64_t seed = 0;
   // Where the batch of a step that met NaN or Inf is kept (failed_step_N.json); empty: nowhere.

@@ -1,9 +1,11 @@
 #include "nereus/live/rewarding.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <utility>
 
+#include "nereus/base/log.h"
 #include "nereus/data/files.h"
 #include "nereus/engine/stopwatch.h"
 #include "nereus/rl/rewards/place_score.h"
@@ -16,7 +18,8 @@ std::unique_ptr<Reward> open_reward(const LiveOptions& options) {
   const std::string where = "custom_reward_function";
   return std::make_unique<PythonReward>(
       require<std::string>(options.reward_options, "path", where),
-      require<std::string>(options.reward_options, "function", where));
+      require<std::string>(options.reward_options, "function", where),
+      RewardLimits{options.reward_workers, options.reward_timeout, options.reward_memory});
 }
 
 namespace {
@@ -39,7 +42,7 @@ void keep_rollouts(const Experience& experience, int step, const std::vector<std
     const Json line = {{"input", prompt.text},
                        {"output", texts[i]},
                        {"gts", prompt.ground_truth},
-                       {"score", experience[i].score},
+                       {"score", experience[i].scored ? Json(experience[i].score) : Json()},
                        {"step", step + 1}};
     // A response may end in the middle of a character.
     lines += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -51,6 +54,73 @@ std::vector<std::string> decoded(const Experience& experience, const Tokenizer& 
   std::vector<std::vector<int64_t>> responses;
   for (const Sample& sample : experience) responses.push_back(sample.response);
   return tokenizer.decode_batch(responses);
+}
+
+// What a step's responses came to.
+struct Tally {
+  std::map<RewardFailure, int64_t> failures;
+  std::string first_reason;
+  std::map<std::string, std::vector<double>> extras;  // further numbers by name
+
+  int64_t failed() const {
+    int64_t count = 0;
+    for (const auto& [kind, of_kind] : failures) count += of_kind;
+    return count;
+  }
+};
+
+// A sample without a score carries 0 for those that must count something.
+void place_failure(Sample& sample) {
+  sample.scored = false;
+  sample.score = 0;
+  sample.token_scores.assign(sample.response.size(), 0.0);
+}
+
+// Fills the samples' scores. Scores that do not fit the response are failures as well.
+Tally place_results(Experience& experience, std::vector<RewardResult> results) {
+  Tally tally;
+  for (size_t i = 0; i < experience.size(); ++i) {
+    RewardResult& result = results[i];
+    try {
+      if (result.failure == RewardFailure::kNone) place_score(experience[i], result.output);
+    } catch (const Error& error) {
+      result.failure = RewardFailure::kRaised;
+      result.reason = error.what();
+    }
+    if (result.failure == RewardFailure::kNone) {
+      for (const auto& [name, value] : result.output.extra) tally.extras[name].push_back(value);
+      continue;
+    }
+    if (tally.failed() == 0) tally.first_reason = result.reason;
+    ++tally.failures[result.failure];
+    place_failure(experience[i]);
+  }
+  return tally;
+}
+
+void report(const Tally& tally, Metrics& metrics) {
+  const auto count = [&tally](RewardFailure kind) {
+    const auto found = tally.failures.find(kind);
+    return found == tally.failures.end() ? 0.0 : static_cast<double>(found->second);
+  };
+  metrics["reward/failures"] = static_cast<double>(tally.failed());
+  metrics["reward/timeouts"] = count(RewardFailure::kTimeout);
+  metrics["reward/crashes"] = count(RewardFailure::kDied);
+  for (const auto& [name, values] : tally.extras) {
+    metrics["reward/" + name + "/mean"] =
+        std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  }
+}
+
+// Throws if more of the samples have failed than may.
+void complain(const Tally& tally, size_t samples, const LiveOptions& options) {
+  if (tally.failed() == 0) return;
+  const std::string what = "the reward \"" + options.reward + "\" failed on " +
+                           std::to_string(tally.failed()) + " of " + std::to_string(samples) +
+                           " samples; the first said: " + tally.first_reason;
+  const double share = static_cast<double>(tally.failed()) / static_cast<double>(samples);
+  if (share > options.max_reward_failures) throw Error(ErrorCode::kInvalidInput, what);
+  log::warn(what);
 }
 
 constexpr int64_t kTriedTokens = 16;
@@ -70,37 +140,17 @@ NodeTiming score_responses(Experience& experience, int step, const Reward& rewar
                            const LiveOptions& options, Metrics& metrics) {
   const Stopwatch timer;
   const std::vector<std::string> texts = decoded(experience, tokenizer);
-  int64_t failures = 0;
-  std::string first_failure;
-  std::map<std::string, std::vector<double>> extras;
+  std::vector<RewardInput> inputs;
   for (size_t i = 0; i < experience.size(); ++i) {
-    Sample& sample = experience[i];
-    const Prompt& prompt = prompts.row(sample.prompt_index);
-    try {
-      const RewardOutput output = reward.score(input_for(sample, prompt, texts[i]));
-      place_score(sample, output);
-      for (const auto& [name, value] : output.extra) extras[name].push_back(value);
-    } catch (const std::exception& error) {
-      if (failures++ == 0) first_failure = error.what();
-      place_score(sample, RewardOutput{});
-      sample.scored = false;
-    }
+    const Sample& sample = experience[i];
+    inputs.push_back(input_for(sample, prompts.row(sample.prompt_index), texts[i]));
   }
+  const Tally tally = place_results(experience, reward.score_all(inputs, options.stop));
   if (!options.rollout_directory.empty()) {
     keep_rollouts(experience, step, texts, prompts, options.rollout_directory);
   }
-  metrics["reward/failures"] = static_cast<double>(failures);
-  for (const auto& [name, values] : extras) {
-    metrics["reward/" + name + "/mean"] =
-        std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-  }
-  const double share = static_cast<double>(failures) / static_cast<double>(experience.size());
-  if (share > options.max_reward_failures) {
-    throw Error(ErrorCode::kInvalidInput, "the reward \"" + options.reward + "\" failed on " +
-                                              std::to_string(failures) + " of " +
-                                              std::to_string(experience.size()) +
-                                              " samples; the first said: " + first_failure);
-  }
+  report(tally, metrics);
+  complain(tally, experience.size(), options);
   const Seconds took = timer.elapsed();
   return {"reward", took, {{OpClass::kHost, took}}};
 }
@@ -136,22 +186,18 @@ RewardTrial try_reward(const Reward& reward, const Tokenizer& tokenizer,
     responses.back().insert(responses.back().end(), spread.begin(), spread.end());
   }
   const std::vector<std::string> texts = tokenizer.decode_batch(responses);
-  RewardTrial trial;
+  std::vector<RewardInput> inputs;
+  Experience samples(responses.size());
   for (size_t i = 0; i < responses.size(); ++i) {
-    const PromptSource::Entry& entry = prompts.entries()[i];
-    Sample sample;
-    sample.response = responses[i];
-    sample.finished = true;
-    try {
-      place_score(sample, reward.score(input_for(sample, entry.prompt, texts[i])));
-    } catch (const std::exception& error) {
-      if (trial.failures++ == 0) {
-        trial.first = entry.index;
-        trial.message = error.what();
-      }
-    }
+    samples[i].response = responses[i];
+    samples[i].finished = true;
+    inputs.push_back(input_for(samples[i], prompts.entries()[i].prompt, texts[i]));
   }
-  return trial;
+  const Tally tally = place_results(samples, reward.score_all(inputs, {}));
+  const auto first = std::ranges::find(samples, false, &Sample::scored);
+  return {tally.failed(),
+          first == samples.end() ? -1 : prompts.entries()[first - samples.begin()].index,
+          tally.first_reason};
 }
 
 }  // namespace nereus

@@ -15,11 +15,13 @@ namespace nereus {
 std::unique_ptr<Reward> open_reward(const LiveOptions& options);
 
 // Decodes the responses and fills score and token_scores; further numbers that the reward gives are
-// averaged as metrics["reward/NAME/mean"]. A reward that throws gives its sample 0
-// and counts in metrics["reward/failures"]; more than options.max_reward_failures of the samples
-// throw Error(kInvalidInput) with the first message, so that a broken reward never passes for a bad
-// model. With options.rollout_directory, what was written and how it was scored is kept there as
-// STEP.jsonl (steps counted from 1), in verl's form.
+// averaged as metrics["reward/NAME/mean"]. A sample whose score could not be had has `scored` false
+// and score 0; such are counted in metrics["reward/failures"], those of them for lack of time in
+// "reward/timeouts", those whose process died in "reward/crashes", and the first reason is logged;
+// more than options.max_reward_failures of the samples throw Error(kInvalidInput) with it, so that
+// a broken reward never passes for a bad model. With options.rollout_directory, what was written
+// and how it was scored (null: not) is kept there as STEP.jsonl (steps counted from 1), in verl's
+// form. Throws Stopped within a second after options.stop says so.
 NodeTiming score_responses(Experience& experience, int step, const Reward& reward,
                            const Tokenizer& tokenizer, const PromptSource& prompts,
                            const LiveOptions& options, Metrics& metrics);

@@ -96,12 +96,12 @@ Drawn draw(const at::Tensor& logits, std::span<const uint64_t> sample_ids,
                std::to_string(batch) + " rows of logits");
   const at::Tensor scores = logits.to(at::kCPU, at::kDouble).contiguous();
   const at::Tensor log_probs = at::log_softmax(scores / divisor(params), 1).contiguous();
-  at::Tensor allowed = scores;
+  at::Tensor allowed = scores, allowed_log_probs = log_probs;
   if (!params.banned_ids.empty()) {
     allowed = scores.index_fill(1, at::tensor(params.banned_ids, at::kLong), kCutOff);
+    allowed_log_probs = at::log_softmax(allowed / divisor(params), 1).contiguous();
   }
-  at::Tensor probabilities =
-      params.greedy ? at::Tensor() : at::softmax(allowed / divisor(params), 1).contiguous();
+  at::Tensor probabilities = params.greedy ? at::Tensor() : allowed_log_probs.exp();
   Drawn drawn;
   for (int64_t row = 0; row < batch; ++row) {
     const std::span<const double> logs(log_probs.const_data_ptr<double>() + row * vocab, vocab);

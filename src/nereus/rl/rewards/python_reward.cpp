@@ -1,52 +1,100 @@
 #include "nereus/rl/rewards/python_reward.h"
 
-#include <cmath>
-
 #include "nereus/base/error.h"
+#include "nereus/bridge/python_sources.h"
+#include "nereus/data/files.h"
 
 namespace nereus {
 
 namespace {
 
-double number(const std::string& function, const Json& value, const std::string& what) {
-  if (value.is_boolean()) return value.get<bool>() ? 1 : 0;
-  const double number = value.is_number() ? value.get<double>() : std::nan("");
-  if (std::isfinite(number)) return number;
-  throw Error(ErrorCode::kInvalidInput,
-              function + ": " + what + " is " +
-                  (value.is_number() ? std::to_string(number) : value.dump()) +
-                  ", not a finite number");
+// Files may be of any encoding: each byte becomes a character.
+std::string bytes_as_text(const std::string& bytes) {
+  constexpr unsigned kAscii = 0x80;
+  std::string text;
+  for (const char byte : bytes) {
+    const auto code = static_cast<unsigned char>(byte);
+    if (code >= kAscii) text += static_cast<char>(0xC0U | (code >> 6U));
+    text += static_cast<char>(code < kAscii ? code : 0x80U | (code & 0x3FU));
+  }
+  return text;
 }
 
-}  // namespace
-
-PythonReward::PythonReward(const std::filesystem::path& file, const std::string& function) try
-    : function_(file, function) {
-} catch (const Error& error) {
-  throw Error(error.code(), std::string(error.what()) +
-                                " (custom_reward_function.path, custom_reward_function.name)");
+std::unique_ptr<PythonWorkers> open_pool(const std::filesystem::path& file,
+                                         const std::string& function, const RewardLimits& limits) {
+  const std::string keys = " (custom_reward_function.path, custom_reward_function.name)";
+  if (!std::filesystem::is_regular_file(file)) {
+    throw Error(ErrorCode::kInvalidInput, "no such file: " + file.string() + keys);
+  }
+  constexpr double kLoading = 10;
+  const std::string path = std::filesystem::absolute(file).string();
+  try {
+    return std::make_unique<PythonWorkers>(
+        PythonWorkersOptions{.source = custom_reward_source(),
+                             .arguments = {{"file", path},
+                                           {"function", function},
+                                           {"source", bytes_as_text(read_text(file))}},
+                             .workers = limits.workers,
+                             .timeout = limits.timeout,
+                             .start_timeout = Seconds(limits.timeout.count() * kLoading),
+                             .memory = limits.memory});
+  } catch (const Error& error) {
+    throw Error(error.code(), file.string() + " cannot be loaded: " + error.what() + keys);
+  }
 }
 
-RewardOutput PythonReward::score(const RewardInput& input) const {
+Json arguments_of(const RewardInput& input) {
   Json extra_info = {{"prompt", input.prompt},
                      {"response_tokens", input.response_tokens},
                      {"finished", input.finished}};
   if (input.extra_info.is_object()) extra_info.update(input.extra_info);
-  const Json answer = function_.call({{"data_source", input.data_source},
-                                      {"solution_str", input.response},
-                                      {"ground_truth", input.ground_truth},
-                                      {"extra_info", extra_info}});
-  RewardOutput output;
-  if (!answer.is_object()) {
-    output.score = number(function_.name(), answer, "its answer");
-    return output;
+  return {{"data_source", input.data_source},
+          {"solution_str", input.response},
+          {"ground_truth", input.ground_truth},
+          {"extra_info", extra_info}};
+}
+
+}  // namespace
+
+PythonReward::PythonReward(const std::filesystem::path& file, const std::string& function,
+                           const RewardLimits& limits)
+    : name_(file.string() + ": " + function), pool_(open_pool(file, function, limits)) {}
+
+RewardOutput PythonReward::score(const RewardInput& input) const {
+  const RewardResult result = score_all({input}, {}).front();
+  if (result.failure == RewardFailure::kNone) return result.output;
+  throw Error(ErrorCode::kInvalidInput, result.reason);
+}
+
+std::vector<RewardResult> PythonReward::score_all(const std::vector<RewardInput>& inputs,
+                                                  const StopToken& stop) const {
+  std::vector<std::string> arguments;
+  for (const RewardInput& input : inputs) {
+    // A response may end in the middle of a character.
+    arguments.push_back(arguments_of(input).dump(-1, ' ', false, Json::error_handler_t::replace));
   }
-  output.score = number(function_.name(), answer.value("score", Json()), "\"score\"");
-  for (const auto& [key, value] : answer.items()) {
-    if (key == "score" || !(value.is_number() || value.is_boolean())) continue;
-    output.extra[key] = number(function_.name(), value, key);
+  std::vector<RewardResult> results;
+  for (const PythonAnswer& answer : pool_->call(arguments, stop)) {
+    results.push_back(result_of(answer));
   }
-  return output;
+  return results;
+}
+
+RewardResult PythonReward::result_of(const PythonAnswer& answer) const {
+  if (answer.failure.empty()) {
+    return {{.score = answer.value.at("score").get<double>(),
+             .extra = answer.value.at("extra").get<std::map<std::string, double>>()},
+            RewardFailure::kNone,
+            ""};
+  }
+  const std::map<std::string, std::pair<RewardFailure, const char*>> kinds = {
+      {"timeout", {RewardFailure::kTimeout, " (reward.timeout)"}},
+      {"memory", {RewardFailure::kDied, " (reward.memory)"}},
+      {"died", {RewardFailure::kDied, ""}}};
+  const auto found = kinds.find(answer.failure);
+  const auto [failure, key] =
+      found == kinds.end() ? std::pair(RewardFailure::kRaised, "") : found->second;
+  return {{}, failure, name_ + ": " + answer.reason + key};
 }
 
 }  // namespace nereus

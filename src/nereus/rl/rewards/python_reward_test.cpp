@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <fstream>
 
 #include "nereus/base/error.h"
@@ -14,33 +15,56 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+// Named like a module of the standard library, which it uses, as its neighbour is.
+constexpr const char* kRewards = R"python(
+import json
+import math
+import random
+import time
+from decimal import Decimal
+from helper import BONUS
+
+ANSWERS = {"nan": math.nan, "nothing": None, "text": "1", "list": [1], "bytes": b"1", "huge": 10**400,
+           "complex": 1j, "no score": {"points": 1}, "generator": (x for x in "1")}
+NUMBERS = {"true": True, "decimal": Decimal("0.5"), "large": 2**70}
+
+def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    if solution_str == "raise":
+        raise ValueError("what a\nresponse")
+    if solution_str == "late":
+        time.sleep(1000)
+    if solution_str in ANSWERS:
+        return ANSWERS[solution_str]
+    if solution_str in NUMBERS:
+        return NUMBERS[solution_str]
+    right = solution_str == ground_truth and data_source == "sums"
+    return right + BONUS * extra_info["level"] * extra_info["finished"] * (random.random() < 1)
+
+def detailed(solution_str, **others):
+    result = {"score": len(solution_str), "format": True, "why": "long", "loss": math.nan, 5: 5}
+    result["itself"] = result
+    return result
+
+async def later(solution_str, **others):
+    return 0.125
+
+def promised(**arguments):
+    return later(**arguments)
+)python";
+
 class PythonRewardTest : public ::testing::Test {
  protected:
   PythonRewardTest() {
     std::filesystem::create_directories(directory_);
     std::ofstream(directory_ / "helper.py") << "BONUS = 0.25\n";
-    std::ofstream(directory_ / "rewards.py") << R"(
-import numbers
-from helper import BONUS
-
-def compute_score(data_source, solution_str, ground_truth, extra_info=None):
-    if solution_str == "raise":
-        raise ValueError("what a response")
-    if solution_str == "nan":
-        return float("nan")
-    if solution_str == "nothing":
-        return None
-    right = solution_str == ground_truth and data_source == "sums"
-    return right + BONUS * extra_info["level"] * extra_info["finished"]
-
-def detailed(solution_str, **others):
-    return {"score": len(solution_str), "format": True, "why": "long"}
-)";
+    std::ofstream(directory_ / "random.py") << "raise ImportError('the wrong one')\n";
+    std::ofstream(directory_ / "math.py") << kRewards;
   }
   ~PythonRewardTest() override { std::filesystem::remove_all(directory_); }
 
   std::unique_ptr<Reward> open(const std::string& function = "compute_score") const {
-    return std::make_unique<PythonReward>(directory_ / "rewards.py", function);
+    const RewardLimits limits{.workers = 2, .timeout = Seconds(2), .memory = Bytes(1 << 30)};
+    return std::make_unique<PythonReward>(directory_ / "math.py", function, limits);
   }
   static RewardInput input(const std::string& response) {
     return {.prompt = "1 + 1",
@@ -60,6 +84,10 @@ def detailed(solution_str, **others):
     }
     return "no error";
   }
+  std::string refused_file(const std::string& text) const {
+    std::ofstream(directory_ / "other.py") << text;
+    return refusal([&] { PythonReward(directory_ / "other.py", "f", {}); });
+  }
 
   std::filesystem::path directory_ = std::filesystem::temp_directory_path() /
                                      ("nereus_python_reward_" + std::to_string(::getpid()));
@@ -69,28 +97,62 @@ TEST_F(PythonRewardTest, IsCalledAsVerlDoes) {
   const auto reward = open();
   EXPECT_EQ(reward->score(input("2")).score, 1.5);
   EXPECT_EQ(reward->score(input("3")).score, 0.5);
+  EXPECT_EQ(open("later")->score(input("")).score, 0.125);
+  EXPECT_EQ(open("promised")->score(input("")).score, 0.125);
 }
 
-TEST_F(PythonRewardTest, OtherNumbersOfADictAreKept) {
+TEST_F(PythonRewardTest, NumbersOfManyTypes) {
+  const auto reward = open();
+  EXPECT_EQ(reward->score(input("true")).score, 1);
+  EXPECT_EQ(reward->score(input("decimal")).score, 0.5);
+  EXPECT_EQ(reward->score(input("large")).score, std::ldexp(1.0, 70));
+}
+
+TEST_F(PythonRewardTest, OtherFiniteNumbersOfADictAreKept) {
   const RewardOutput output = open("detailed")->score(input("four"));
   EXPECT_EQ(output.score, 4);
   EXPECT_EQ(output.extra, (std::map<std::string, double>{{"format", 1}}));
 }
 
-TEST_F(PythonRewardTest, FailuresNameTheFileAndWhatWasWrong) {
-  const auto reward = open();
-  EXPECT_THAT(refusal([&] { reward->score(input("raise")); }),
-              AllOf(HasSubstr("rewards.py: compute_score"), HasSubstr("what a response")));
-  EXPECT_THAT(refusal([&] { reward->score(input("nan")); }), HasSubstr("its answer is nan"));
-  EXPECT_THAT(refusal([&] { reward->score(input("nothing")); }), HasSubstr("is null, not"));
-  EXPECT_EQ(reward->score(input("2")).score, 1.5) << "still usable";
+TEST_F(PythonRewardTest, AFailureIsOneResponsesOwn) {
+  const std::vector<std::tuple<const char*, RewardFailure, const char*>> cases = {
+      {"2", RewardFailure::kNone, ""},
+      {"raise", RewardFailure::kRaised, "ValueError: what a response (math.py line 15)"},
+      {"nan", RewardFailure::kRaised, "its answer is nan, not a finite number"},
+      {"nothing", RewardFailure::kRaised, "its answer is None"},
+      {"text", RewardFailure::kRaised, "its answer is '1'"},
+      {"list", RewardFailure::kRaised, "its answer is [1]"},
+      {"bytes", RewardFailure::kRaised, "its answer is b'1'"},
+      {"huge", RewardFailure::kRaised, "OverflowError"},
+      {"complex", RewardFailure::kRaised, "its answer is 1j"},
+      {"no score", RewardFailure::kRaised, "has no \"score\""},
+      {"generator", RewardFailure::kRaised, "generator object"},
+      {"late", RewardFailure::kTimeout, "took longer than 2 s (reward.timeout)"},
+      {"3", RewardFailure::kNone, ""}};
+  std::vector<RewardInput> inputs;
+  for (const auto& [response, failure, reason] : cases) inputs.push_back(input(response));
+  const std::vector<RewardResult> results = open()->score_all(inputs, {});
+  ASSERT_EQ(results.size(), cases.size());
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const auto& [response, failure, reason] = cases[i];
+    EXPECT_EQ(results[i].failure, failure) << response;
+    EXPECT_THAT(results[i].reason, HasSubstr(reason));
+  }
+  EXPECT_THAT(results[1].reason, HasSubstr("math.py: compute_score: "));
+  EXPECT_EQ(results.back().output.score, 0.5);
+}
+
+TEST_F(PythonRewardTest, AFileThatCannotBeLoadedIsRefusedWithItsReason) {
   EXPECT_THAT(refusal([&] { open("compute"); }),
-              AllOf(HasSubstr("no function compute"), HasSubstr("custom_reward_function.name")));
-  EXPECT_THAT(refusal([&] { PythonReward(directory_ / "absent.py", "f"); }),
+              AllOf(HasSubstr("math.py"), HasSubstr("no function compute"),
+                    HasSubstr("custom_reward_function.name")));
+  EXPECT_THAT(refusal([&] { PythonReward(directory_ / "absent.py", "f", {}); }),
               HasSubstr("no such file"));
-  std::ofstream(directory_ / "broken.py") << "import absent_module\n";
-  EXPECT_THAT(refusal([&] { PythonReward(directory_ / "broken.py", "f"); }),
-              AllOf(HasSubstr("broken.py"), HasSubstr("absent_module")));
+  EXPECT_THAT(refused_file("import absent_module\n"),
+              AllOf(HasSubstr("other.py"), HasSubstr("absent_module")));
+  EXPECT_THAT(refused_file("def f(:\n"), HasSubstr("SyntaxError"));
+  EXPECT_THAT(refused_file("import sys\nsys.exit(3)\n"), HasSubstr("SystemExit: 3"));
+  EXPECT_THAT(refused_file("f = 3\n"), HasSubstr("no function f"));
 }
 
 }  // namespace

@@ -28,6 +28,20 @@ void verify_keys(const std::string& name, const Json& options,
 
 }  // namespace
 
+std::vector<RewardResult> Reward::score_all(const std::vector<RewardInput>& inputs,
+                                            const StopToken& stop) const {
+  std::vector<RewardResult> results;
+  for (const RewardInput& input : inputs) {
+    stop.check();
+    try {
+      results.push_back({score(input), RewardFailure::kNone, ""});
+    } catch (const std::exception& error) {
+      results.push_back({{}, RewardFailure::kRaised, error.what()});
+    }
+  }
+  return results;
+}
+
 std::unique_ptr<Reward> make_reward(const std::string& name, const Json& options) {
   if (name == "vader_sentiment") {
     verify_keys(name, options, {"lexicon", "sign"});

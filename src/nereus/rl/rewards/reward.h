@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "nereus/base/json.h"
+#include "nereus/base/stop_token.h"
 
 namespace nereus {
 
@@ -29,11 +30,29 @@ struct RewardOutput {
   std::map<std::string, double> extra;  // to be averaged over the step's samples that have it
 };
 
+enum class RewardFailure {
+  kNone,
+  kRaised,   // the function refused the input, or gave no number
+  kTimeout,  // it took too long
+  kDied,     // the process that it ran in died, or took too much memory
+};
+
+// What a reward came to: an output, or why there is none.
+struct RewardResult {
+  RewardOutput output;
+  RewardFailure failure = RewardFailure::kNone;
+  std::string reason;  // of the failure, one line
+};
+
 class Reward {
  public:
   virtual ~Reward() = default;
-  // Pure function of its input; called on the host thread. May throw: the caller counts failures.
+  // Pure function of its input; called on the host thread. Throws if there is no score.
   virtual RewardOutput score(const RewardInput& input) const = 0;
+  // The scores of many responses, in their order; what score() throws is a failure of that response
+  // alone. Throws Stopped within a second after `stop` says so.
+  virtual std::vector<RewardResult> score_all(const std::vector<RewardInput>& inputs,
+                                              const StopToken& stop) const;
 };
 
 // "vader_sentiment" {lexicon: path, sign: 1 | -1}, "digit_completion" {}, "last_number" {} or
