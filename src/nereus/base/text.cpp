@@ -25,6 +25,18 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+// The length in bytes of the UTF-8 character that `text` begins with; 0: it is none that prints.
+size_t character_size(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  if (first < 0x80) return first < 0x20 || first == 0x7f ? 0 : 1;
+  const size_t size = first >= 0xf0 && first < 0xf5 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first >= 0xf5 || size > text.size()) return 0;
+  for (size_t i = 1; i < size; ++i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return 0;
+  }
+  return size;
+}
+
 }  // namespace
 
 std::string join(std::span<const std::string> parts, std::string_view separator) {
@@ -55,6 +67,8 @@ std::vector<std::string> split(std::string_view text, char separator) {
 }
 
 std::string nearest(std::string_view word, std::span<const std::string> candidates) {
+  constexpr size_t kLongestKey = 200;  // the table of distances grows with the word
+  if (word.size() > kLongestKey) return "";
   std::string best;
   size_t limit = std::max<size_t>(2, word.size() / 3);
   for (const std::string& candidate : candidates) {
@@ -65,6 +79,23 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
     }
   }
   return best;
+}
+
+std::string shown(std::string_view text, size_t most) {
+  std::string out(1, '"');
+  for (size_t i = 0; i < text.size();) {
+    if (i >= most) return out += "…\"";
+    const size_t size = character_size(text.substr(i));
+    if (size > 0) {
+      out += text.substr(i, size);
+    } else {
+      constexpr std::string_view kDigits = "0123456789abcdef";
+      const auto byte = static_cast<unsigned char>(text[i]);
+      out += {'\\', 'x', kDigits[byte >> 4U], kDigits[byte & 0xfU]};
+    }
+    i += std::max<size_t>(size, 1);
+  }
+  return out += '"';
 }
 
 std::string format_number(double value, const char* format) {

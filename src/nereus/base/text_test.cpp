@@ -43,5 +43,16 @@ TEST(Text, FormatNumber) {
   EXPECT_EQ(format_number(0.5, "%.2f"), "0.50");
 }
 
+TEST(Text, ShownTextCannotGarbleATerminal) {
+  EXPECT_EQ(shown("tiny"), "\"tiny\"");
+  EXPECT_EQ(shown("a\x1b[2J\n\xff\xc3"), R"("a\x1b[2J\x0a\xff\xc3")");
+  EXPECT_EQ(shown("größe ≤ 😀"), "\"größe ≤ 😀\"");
+  EXPECT_EQ(shown("äää", 3), "\"ää…\"");
+}
+
+TEST(Text, NearestTakesNoTimeForWordsThatAreNoKeys) {
+  EXPECT_EQ(nearest(std::string(10'000'000, 'a'), std::vector<std::string>{"a", "b"}), "");
+}
+
 }  // namespace
 }  // namespace nereus

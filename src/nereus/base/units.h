@@ -3,8 +3,9 @@
 
 #include <compare>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include "nereus/base/json.h"
 
 namespace nereus {
 
@@ -28,8 +29,8 @@ class Unit {
     return static_cast<double>(count_) / static_cast<double>(other.count_);
   }
 
-  friend void to_json(nlohmann::json& j, const Unit& u) { j = u.count_; }
-  friend void from_json(const nlohmann::json& j, Unit& u) { u.count_ = j.get<Rep>(); }
+  friend void to_json(Json& j, const Unit& u) { j = u.count_; }
+  friend void from_json(const Json& j, Unit& u) { u.count_ = as<Rep>(j); }
 
  private:
   Rep count_{};

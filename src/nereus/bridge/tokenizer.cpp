@@ -1,7 +1,5 @@
 #include "nereus/bridge/tokenizer.h"
 
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "nereus/base/error.h"
@@ -9,6 +7,8 @@
 #include "nereus/base/text.h"
 #include "nereus/bridge/char_tokenizer.h"
 #include "nereus/bridge/hf_tokenizer.h"
+#include "nereus/data/files.h"
+#include "nereus/data/regular_file.h"
 
 namespace nereus {
 
@@ -50,14 +50,19 @@ std::optional<std::vector<int64_t>> Tokenizer::encode_chat(const std::string&) c
 std::vector<int64_t> Tokenizer::missing_ids(int64_t) const { return {}; }
 
 std::unique_ptr<Tokenizer> Tokenizer::open(const std::filesystem::path& directory) {
+  // Python opens some of them: it would wait for a pipe as well.
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
+                           "special_tokens_map.json", "added_tokens.json", "vocab.json",
+                           "merges.txt", "tokenizer.model"}) {
+    if (std::filesystem::exists(directory / name)) require_regular_file(directory / name);
+  }
   for (const char* name : {"tokenizer.json", "vocab.json", "tokenizer.model"}) {
     if (std::filesystem::exists(directory / name)) return open_hf_tokenizer(directory);
   }
 
   const auto config_file = directory / "tokenizer_config.json";
-  if (std::ifstream stream(config_file, std::ios::binary); stream) {
-    const std::string text(std::istreambuf_iterator<char>(stream), {});
-    const Json config = parse_json(text, config_file.string());
+  if (std::filesystem::exists(config_file)) {
+    const Json config = parse_json(read_text(config_file), config_file.string());
     if (config.contains("char_ords")) {
       return std::make_unique<CharTokenizer>(config, config_file.string());
     }

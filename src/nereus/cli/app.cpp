@@ -2,7 +2,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include <filesystem>
 #include <iostream>
+#include <new>
 
 #include "nereus/base/error.h"
 #include "nereus/cli/commands.h"
@@ -40,8 +42,14 @@ int run_command_line(int argc, const char* const* argv) {
   } catch (const Error& error) {
     std::cerr << "error: " << error.what() << std::endl;
     return exit_code(error.code());
+  } catch (const std::filesystem::filesystem_error& error) {
+    std::cerr << "error: " << error.path1().string() << ": " << error.code().message() << std::endl;
+    return exit_code(ErrorCode::kIo);
+  } catch (const std::bad_alloc&) {
+    std::cerr << "error: out of memory" << std::endl;
+    return exit_code(ErrorCode::kOutOfMemory);
   } catch (const std::exception& error) {
-    std::cerr << "error: " << error.what() << std::endl;
+    std::cerr << "error: a bug of nereus, please report it: " << error.what() << std::endl;
     return exit_code(ErrorCode::kInternal);
   }
 }

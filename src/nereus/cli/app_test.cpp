@@ -43,6 +43,11 @@ TEST(CommandLine, BadArgumentsAndInputExitWithTwo) {
   const Outcome none = run({"plan", "c.yaml", "--gpus", "0"});
   EXPECT_EQ(none.code, 2);
   EXPECT_THAT(none.err, StartsWith("--gpus: 0 is not a whole number of at least 1\n"));
+  for (const char* option : {"--gpus", "--length", "--zero"}) {
+    const Outcome huge = run({"plan", "c.yaml", option, "9000000000000000000"});
+    EXPECT_EQ(huge.code, 2);
+    EXPECT_THAT(huge.err, HasSubstr("9000000000000000000 is too large: 1 to "));
+  }
   const Outcome missing = run({"train", "nowhere.yaml"});
   EXPECT_EQ(missing.code, 2);
   EXPECT_THAT(missing.err, HasSubstr("nowhere.yaml"));

@@ -15,13 +15,8 @@ int explain(const std::filesystem::path& run, int step) {
     throw Error(ErrorCode::kInvalidInput,
                 run.string() + " is no run directory: it has no events.jsonl");
   }
-  const std::vector<Json> events = read_events(file);
-  try {
-    std::cout << render_explain(events, step < 0 ? std::nullopt : std::optional<int>(step));
-  } catch (const Json::exception& error) {
-    throw Error(ErrorCode::kInvalidInput,
-                file.string() + ": an event is not as a run writes it: " + error.what());
-  }
+  std::cout << render_explain(read_events(file),
+                              step < 0 ? std::nullopt : std::optional<int>(step));
   return 0;
 }
 

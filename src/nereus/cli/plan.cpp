@@ -3,12 +3,14 @@
 #include <fstream>
 #include <iostream>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "nereus/base/error.h"
 #include "nereus/cli/commands.h"
 #include "nereus/cli/plan_compare.h"
 #include "nereus/cli/plan_text.h"
+#include "nereus/cluster/limits.h"
 #include "nereus/config/options.h"
 #include "nereus/data/files.h"
 #include "nereus/planner/report.h"
@@ -37,13 +39,21 @@ struct Place {
 
 Cluster described_cluster(const std::string& description, int devices) {
   if (!description.ends_with(".json")) {
+    if (devices > kMostDevices) {
+      throw Error(ErrorCode::kInvalidInput, std::to_string(devices) + " devices: at most " +
+                                                std::to_string(kMostDevices) + " are legal");
+    }
     const int per_host = named_cluster(description, 1).hosts.front().devices;
     return named_cluster(description, std::max(1, (devices + per_host - 1) / per_host));
   }
   const Json json = parse_json(read_text(description), description);
-  Cluster cluster = json.get<Cluster>();
-  verify(cluster);
-  return cluster;
+  try {
+    Cluster cluster = as<Cluster>(json);
+    verify(cluster);
+    return cluster;
+  } catch (const Error& error) {
+    throw Error(error.code(), description + ": " + error.what());
+  }
 }
 
 // The first `devices` of a described cluster; all of it for 0.
@@ -74,7 +84,9 @@ void write_text(const std::filesystem::path& file, const std::string& text) {
 std::string setting_text(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) {
-    if (std::filesystem::is_regular_file(word)) {
+    std::error_code none;  // a word may be too long for a path
+    const auto status = std::filesystem::status(word, none);
+    if (std::filesystem::exists(status) && !std::filesystem::is_directory(status)) {
       text += read_text(word) + "\n";
     } else if (word.find('=') != std::string::npos || word.find("--") != std::string::npos) {
       text += word + "\n";
@@ -174,14 +186,18 @@ int plan(const ConfigArguments& given, const PlanArguments& arguments) {
   return 0;
 }
 
-// As CLI::PositiveNumber, without its range of 300 digits.
-CLI::Validator at_least_one() {
-  const auto verify = [](const std::string& word) -> std::string {
+constexpr int64_t kMostTokens = int64_t{1} << 24U;  // of a response, as in a config
+
+// As CLI::Range, which takes fractions and shows its limits as such.
+CLI::Validator up_to(int64_t most) {
+  const auto verify = [most](const std::string& word) -> std::string {
     int64_t value = 0;
-    if (CLI::detail::lexical_cast(word, value) && value >= 1) return "";
-    return word + " is not a whole number of at least 1";
+    if (!CLI::detail::lexical_cast(word, value) || value < 1) {
+      return word + " is not a whole number of at least 1";
+    }
+    return value <= most ? "" : word + " is too large: 1 to " + std::to_string(most) + " are legal";
   };
-  return {verify, "AT LEAST 1"};
+  return {verify, "1 TO " + std::to_string(most)};
 }
 
 }  // namespace
@@ -205,10 +221,10 @@ void add_plan(CLI::App& app, Action& action) {
   command
       ->add_option("--gpus", arguments->devices,
                    "Devices per host instead of the configured ones; with --cluster: in all")
-      ->check(at_least_one());
+      ->check(up_to(kMostDevices));
   command
       ->add_option("--length", arguments->length, "Longest response instead of the configured one")
-      ->check(at_least_one());
+      ->check(up_to(kMostTokens));
   command->add_flag("--side-by-side", arguments->side_by_side,
                     "For frameworks that run independent model-stages at once: they may have "
                     "devices of their own");
@@ -218,7 +234,7 @@ void add_plan(CLI::App& app, Action& action) {
       ->add_option("--zero", arguments->zero,
                    "For frameworks that can: optimizer state over at most so many data-parallel "
                    "ranks (ZeRO-1)")
-      ->check(at_least_one());
+      ->check(up_to(kMostDevices));
   command->add_flag("--json", arguments->json, "Print JSON");
   command->add_option("--heat-map", arguments->heat_map, "Write an SVG image of step by TP and PP");
   command

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "nereus/base/text.h"
+#include "nereus/cluster/limits.h"
 
 namespace nereus {
 
@@ -52,9 +53,15 @@ double speed_share(const HostSpec& host, int active) {
 
 void verify(const Cluster& cluster) {
   if (cluster.hosts.empty()) refuse("hosts is empty: a cluster needs at least one device");
+  int64_t devices = 0;
   for (size_t host = 0; host < cluster.hosts.size(); ++host) {
     const std::string field = "hosts[" + std::to_string(host) + "]";
     require_positive(field + ".devices", cluster.hosts[host].devices);
+    devices += cluster.hosts[host].devices;
+    if (devices > kMostDevices) {
+      refuse("up to " + field + " there are " + std::to_string(devices) + " devices; at most " +
+             std::to_string(kMostDevices) + " are legal");
+    }
     require_positive(field + ".full_speed_devices", cluster.hosts[host].full_speed_devices);
     require_positive(field + ".nic_bandwidth", cluster.hosts[host].nic_bandwidth);
     if (cluster.hosts[host].memory < Bytes(0)) {
@@ -83,6 +90,8 @@ void to_json(Json& j, const HostSpec& host) {
 }
 
 void from_json(const Json& j, HostSpec& host) {
+  refuse_unknown_keys(j, {"devices", "full_speed_devices", "memory", "nic_bandwidth"},
+                      "cluster host");
   host.devices = require<int>(j, "devices", "cluster host");
   host.full_speed_devices = optional(j, "full_speed_devices", double(host.devices), "cluster host");
   host.memory = optional(j, "memory", Bytes(), "cluster host");
@@ -97,6 +106,7 @@ void to_json(Json& j, const DeviceSpec& device) {
 }
 
 void from_json(const Json& j, DeviceSpec& device) {
+  refuse_unknown_keys(j, {"kind", "memory", "flops", "memory_bandwidth"}, "cluster device");
   device.kind = require<std::string>(j, "kind", "cluster device");
   device.memory = require<Bytes>(j, "memory", "cluster device");
   device.flops = require<double>(j, "flops", "cluster device");
@@ -108,6 +118,7 @@ void to_json(Json& j, const LinkSpec& link) {
 }
 
 void from_json(const Json& j, LinkSpec& link) {
+  refuse_unknown_keys(j, {"bandwidth", "latency"}, "cluster link");
   link.bandwidth = require<double>(j, "bandwidth", "cluster link");
   link.latency = require<Seconds>(j, "latency", "cluster link");
 }
@@ -123,6 +134,9 @@ void to_json(Json& j, const Cluster& cluster) {
 }
 
 void from_json(const Json& j, Cluster& cluster) {
+  refuse_unknown_keys(
+      j, {"hosts", "device", "local", "in_host", "between_hosts", "to_host", "connecting_s"},
+      "cluster");
   cluster.hosts = require<std::vector<HostSpec>>(j, "hosts", "cluster");
   cluster.device = require<DeviceSpec>(j, "device", "cluster");
   cluster.local = require<LinkSpec>(j, "local", "cluster");

@@ -1,5 +1,7 @@
 #include "nereus/cluster/cluster.h"
 
+#include "nereus/cluster/limits.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -102,7 +104,23 @@ TEST(Cluster, VerifyNamesTheField) {
 TEST(Cluster, JsonErrorsNameTheKey) {
   Json j = named_cluster("h200x8", 1);
   j["device"].erase("flops");
-  EXPECT_EQ(message_of([&] { j.get<Cluster>(); }), "cluster device: missing key \"flops\"");
+  EXPECT_EQ(message_of([&] { as<Cluster>(j); }),
+            "cluster: key \"device\": cluster device: missing key \"flops\"");
+}
+
+TEST(Cluster, UnknownKeysAndHugeCountsAreRefused) {
+  Json j = named_cluster("h200x8", 1);
+  j["hosts"][0]["device"] = 8;
+  EXPECT_THAT(message_of([&] { as<Cluster>(j); }), HasSubstr("unknown key \"device\""));
+  for (const int devices : {kMostDevices + 1, 1'000'000'000, 2147483647}) {
+    EXPECT_THAT(refusal([&](Cluster& c) { c.hosts[0].devices = devices; }),
+                HasSubstr("at most 16384 are legal"));
+  }
+  EXPECT_THAT(refusal([](Cluster& c) {
+                c.hosts.resize(3, c.hosts[0]);
+                for (HostSpec& host : c.hosts) host.devices = 2147483647;
+              }),
+              HasSubstr("up to hosts[0] there are 2147483647 devices"));
 }
 
 }  // namespace

@@ -55,8 +55,6 @@ bool DevicePool::contains(DeviceId device) const {
 
 void to_json(Json& j, const DevicePool& pool) { j = pool.devices(); }
 
-void from_json(const Json& j, DevicePool& pool) {
-  pool = DevicePool(j.get<std::vector<DeviceId>>());
-}
+void from_json(const Json& j, DevicePool& pool) { pool = DevicePool(as<std::vector<DeviceId>>(j)); }
 
 }  // namespace nereus

@@ -1,8 +1,9 @@
 #include "nereus/config/changes.h"
 
-#include <yaml-cpp/yaml.h>
-
 #include <map>
+
+#include "nereus/base/error.h"
+#include "nereus/config/yaml_text.h"
 
 namespace nereus {
 
@@ -17,7 +18,7 @@ void flatten(const YAML::Node& node, const std::string& prefix,
     return;
   }
   for (const auto& entry : node) {
-    const auto key = entry.first.as<std::string>();
+    const auto key = entry.first.Scalar();
     flatten(entry.second, prefix.empty() ? key : prefix + "." + key, values);
   }
 }
@@ -25,8 +26,8 @@ void flatten(const YAML::Node& node, const std::string& prefix,
 std::map<std::string, std::string> values_of(const std::string& yaml) {
   std::map<std::string, std::string> values;
   try {
-    flatten(YAML::Load(yaml), "", values);
-  } catch (const YAML::Exception&) {
+    flatten(load_yaml(yaml, "config.yaml"), "", values);
+  } catch (const Error&) {
     values.clear();  // not ours, or cut off: nothing can be said about it
   }
   return values;

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <sstream>
@@ -13,6 +15,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 Config parse(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
   return parse_config(yaml, "test.yaml", ".", overrides);
@@ -218,6 +221,132 @@ TEST(Config, ReferencePageIsUpToDate) {
   text << file.rdbuf();
   EXPECT_TRUE(text.str() == config_reference())
       << "run ./nereus config --markdown > docs/config.md";
+}
+
+// Of `count` characters or words.
+std::string repeated(const std::string& text, int count) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += text;
+  return all;
+}
+
+TEST(Config, YamlThatNeverEndsIsRefusedWithItsLine) {
+  for (const std::string& cycle :
+       {std::string("trainer: &x\n  seed: 1\n  more: *x\n"), std::string("data: &x [1, [*x]]\n"),
+        std::string("plan: &x\n  all: *x\n"), std::string("&x {trainer: *x}\n"),
+        std::string("supply: &x [[0, 1], *x]\n")}) {
+    EXPECT_THAT(refusal(cycle), AllOf(HasSubstr("test.yaml:"), HasSubstr("contains itself")));
+  }
+  EXPECT_THAT(refusal("", {"plan=&x {all: *x}"}),
+              AllOf(HasSubstr("command line: plan"), HasSubstr("contains itself")));
+
+  std::string laughs = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n";
+  for (int i = 1; i < 12; ++i) {
+    const std::string alias = "*a" + std::to_string(i - 1) + ", ";
+    laughs += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [" + repeated(alias, 9) +
+              "*a" + std::to_string(i - 1) + "]\n";
+  }
+  EXPECT_THAT(refusal(laughs), HasSubstr("more than 100000 values"));
+
+  for (const int depth : {51, 600, 60'000}) {
+    for (const std::string& deep :
+         {"supply: " + repeated("[", depth) + repeated("]", depth), "a: " + repeated("{a: ", depth),
+          "- " + repeated("- ", depth) + "1", repeated("? ", depth)}) {
+      EXPECT_THAT(refusal(deep), AllOf(HasSubstr("test.yaml"), Not(HasSubstr("accepted"))));
+    }
+  }
+  EXPECT_THAT(refusal("supply: " + repeated("[", 60) + "1" + repeated("]", 60)),
+              HasSubstr("test.yaml:1: nested deeper than 50 levels"));
+  EXPECT_THAT(refusal(std::string(2 << 20, '#')), HasSubstr("bytes of YAML"));
+  EXPECT_THAT(refusal("{a: 1}: 2"), HasSubstr("test.yaml:1: a key must be a single word"));
+  EXPECT_THAT(refusal("trainer: {seed: 1}\n---\ntrainer: {seed: 2}\n"),
+              HasSubstr("second document"));
+  EXPECT_EQ(parse("---\ntrainer: {seed: 7}\n...\n").trainer.seed, 7);
+}
+
+TEST(Config, AliasesMayShareValues) {
+  const Config config =
+      parse("critic: {optim: &o {lr: 0.5}}\nactor_rollout_ref: {actor: {optim: *o}}");
+  EXPECT_EQ(config.actor.optim.lr, 0.5);
+}
+
+TEST(Config, KeysGivenTwiceAreRefusedAtEveryLevel) {
+  EXPECT_THAT(refusal("plan: {all: {tp: 1, tp: 2}}"), HasSubstr("\"tp\" is given twice"));
+  EXPECT_THAT(refusal("trainer: {seed: 1}\ntrainer: {seed: 2}"), HasSubstr("test.yaml:2"));
+}
+
+TEST(Config, NumbersOutOfRangeNameKeyAndValue) {
+  for (const char* value : {"1e400", ".nan", ".inf", "-.inf", "x", "[1]"}) {
+    EXPECT_THAT(refusal("", {std::string("adaptation.gamma=") + value}),
+                AllOf(HasSubstr("adaptation.gamma = "), HasSubstr("number")))
+        << value;
+    EXPECT_THAT(refusal("", {std::string("actor_rollout_ref.actor.clip_ratio_low=") + value}),
+                HasSubstr("number"));
+  }
+  EXPECT_THAT(refusal("", {"actor_rollout_ref.actor.optim.betas=[0.9, .nan]"}),
+              HasSubstr("finite number"));
+  for (const char* value : {"2147483648", "1e9", "99999999999999999999", "4.9", "true"}) {
+    EXPECT_THAT(refusal("", {std::string("cluster.devices=") + value}),
+                AllOf(HasSubstr("cluster.devices = "), HasSubstr("expected a whole number")));
+  }
+  EXPECT_THAT(refusal("", {"plan.all.tp.x=2"}), HasSubstr("too many parts"));
+  EXPECT_THAT(refusal("", {"a\x1b[2J=1"}), Not(HasSubstr("\x1b")));
+  EXPECT_LT(refusal("", {"data.train_batch_size=" + std::string(100'000, 'x')}).size(), 500U);
+  EXPECT_LT(refusal("", {std::string(100'000, 'x') + "=1"}).size(), 500U);
+}
+
+TEST(Config, SizesAndTheirProductsAreBounded) {
+  const auto refused = [](auto change, const std::string& key) {
+    Config config = valid();
+    change(config);
+    EXPECT_THAT(contradiction(config), AllOf(HasSubstr(key), HasSubstr("or more, up to")));
+  };
+  constexpr int64_t kHuge = int64_t{1} << 62;
+  refused([](Config& c) { c.cluster.devices = 1'000'000'000; }, "cluster.devices = 1000000000");
+  refused([](Config& c) { c.cluster.hosts = 1'000'000'000; }, "cluster.hosts = 1000000000");
+  refused([](Config& c) { c.cluster.devices = c.cluster.hosts = 10'000; }, "cluster.devices × ");
+  refused([](Config& c) { c.cluster.memory_per_device = Bytes(kHuge); }, "memory_per_device");
+  refused([](Config& c) { c.data.max_prompt_length = kHuge; }, "data.max_prompt_length");
+  refused([](Config& c) { c.data.max_response_length = {{{0, kHuge}}}; }, "max_response_length");
+  refused([](Config& c) { c.data.train_batch_size = kHuge; }, "data.train_batch_size");
+  refused([](Config& c) { c.rollout.n = kHuge; }, "rollout.n");
+  refused([](Config& c) { c.data.train_batch_size = c.rollout.n = 1 << 20; },
+          "rollout.n = 1099511");
+  refused(
+      [](Config& c) {
+        c.data.train_batch_size = 1 << 20;
+        c.data.max_prompt_length = 1 << 24;
+      },
+      "data.max_response_length) = ");
+  refused([](Config& c) { c.actor.ppo_epochs = 1 << 30; }, "ppo_epochs");
+  refused([](Config& c) { c.actor.ppo_micro_batch_size_per_gpu = {1 << 30}; }, "micro_batch");
+  refused([](Config& c) { c.plan.stages["all"] = {.tp = 1 << 12, .pp = 1 << 12}; }, "tp × pp × dp");
+  refused([](Config& c) { c.plan.stages["all"] = {.tp = 1 << 30}; }, "plan.all.tp");
+  refused([](Config& c) { c.plan.stages["all"].waves = 1 << 30; }, "plan.all.waves");
+  refused([](Config& c) { c.supply.counts = {{{0, kHuge}}}; }, "supply at step 0");
+}
+
+TEST(Config, OnlyFilesAndDirectoriesAreTakenAsPaths) {
+  const std::string pipe = ::testing::TempDir() + "nereus_config_pipe";
+  ::unlink(pipe.c_str());
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const char* key : {"data.train_files", "plan", "supply", "reward.lexicon"}) {
+    EXPECT_THAT(refusal("", {key + ("=" + pipe)}), AllOf(HasSubstr(key), HasSubstr("a pipe")));
+    EXPECT_THAT(refusal("", {std::string(key) + "=/dev/zero"}), HasSubstr("a device"));
+    const std::string message = refusal("", {std::string(key) + "=" + std::string(5000, 'a')});
+    EXPECT_THAT(message, AllOf(HasSubstr("too long"), Not(HasSubstr("filesystem error"))));
+    EXPECT_THAT(refusal("", {std::string(key) + "=\"a\\0b\""}), HasSubstr("NUL"));
+  }
+  EXPECT_THAT(
+      [&] {
+        try {
+          load_config(pipe);
+        } catch (const Error& error) {
+          return std::string(error.what());
+        }
+        return std::string();
+      }(),
+      HasSubstr("a pipe"));
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
 #include <algorithm>
+#include <cmath>
 #include <map>
-#include <set>
+#include <optional>
 #include <string>
+#include <system_error>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -9,7 +12,9 @@
 #include "nereus/base/text.h"
 #include "nereus/config/describe.h"
 #include "nereus/config/values.h"
+#include "nereus/config/yaml_text.h"
 #include "nereus/data/files.h"
+#include "nereus/data/regular_file.h"
 
 namespace nereus {
 
@@ -27,6 +32,15 @@ std::vector<std::string> known_keys() {
   Config config;
   describe(config, collect);
   return keys;
+}
+
+// A key in messages: as it is, unless it is none.
+std::string name_of(const std::string& key) {
+  constexpr size_t kLongest = 100;
+  const bool is_plain = key.size() <= kLongest && std::ranges::none_of(key, [](unsigned char c) {
+                          return c < ' ' || c > '~';
+                        });
+  return is_plain ? key : shown(key, kLongest);
 }
 
 // One option as written: its value and where it stands ("quickstart.yaml:12").
@@ -59,11 +73,12 @@ class Entries {
   void read_override(const std::string& text) {
     const size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0) {
-      refuse("\"" + text + "\" is no override: write key=value, e.g. trainer.seed=2");
+      refuse(shown(text) + " is no override: write key=value, e.g. trainer.seed=2");
     }
     const size_t start = text[0] == '+' ? 1 : 0;
+    const std::string key = text.substr(start, equals - start);
     const Source source{"command line"};
-    read_option(text.substr(start, equals - start), YAML::Load(text.substr(equals + 1)),
+    read_option(key, load_yaml(text.substr(equals + 1), source.name + ": " + name_of(key)),
                 source.name, source);
   }
 
@@ -79,12 +94,8 @@ class Entries {
   }
 
   void read_section(const YAML::Node& map, const std::string& prefix, const Source& source) {
-    std::set<std::string> seen;
     for (const auto& item : map) {
-      const std::string key = prefix + item.first.as<std::string>();
-      const std::string at = source.at(item.first);
-      if (!seen.insert(key).second) refuse(at + ": " + key + " is given twice");
-      read_option(key, item.second, at, source);
+      read_option(prefix + item.first.Scalar(), item.second, source.at(item.first), source);
     }
   }
 
@@ -93,26 +104,31 @@ class Entries {
     if (is_known(key)) {
       entries_[key] = {value, at};
     } else if (key.starts_with("plan.")) {
-      read_plan_part(split(key, '.'), value, at);
+      read_plan_part(key, value, at);
     } else if (value.IsMap() && (is_section(key) || value.size() > 0)) {
       read_section(value, key + ".", source);  // of an unknown section, each option is refused
     } else if (is_section(key)) {
-      if (!value.IsNull()) refuse(at + ": " + key + " is a section, not an option");
+      if (!value.IsNull()) refuse(at + ": " + name_of(key) + " is a section, not an option");
     } else {
-      refuse(at + ": unknown option " + key + suggestion(key));
+      refuse(at + ": unknown option " + name_of(key) + suggestion(key));
     }
   }
 
   // plan.all.tp=2: the one option that has structure of its own.
-  void read_plan_part(const std::vector<std::string>& path, const YAML::Node& value,
-                      const std::string& at) {
+  void read_plan_part(const std::string& key, const YAML::Node& value, const std::string& at) {
+    const std::vector<std::string> path = split(key, '.');
+    if (path.size() > 3) {
+      refuse(at + ": " + name_of(key) + " has too many parts: write e.g. plan.all.tp");
+    }
     YAML::Node plan =
         entries_.contains("plan") ? YAML::Clone(entries_["plan"].value) : YAML::Node();
     if (!plan.IsMap()) plan = YAML::Node(YAML::NodeType::Map);
     if (path.size() == 2) {
       plan[path[1]] = value;
     } else {
-      plan[path[1]][path[2]] = value;
+      YAML::Node stage = plan[path[1]];
+      if (!stage.IsMap()) stage = YAML::Node(YAML::NodeType::Map);
+      stage[path[2]] = value;
     }
     entries_["plan"] = {plan, at};
   }
@@ -142,12 +158,13 @@ class Locator {
   void operator()(PlanSetting& plan) const { (*this)(plan.file); }
   void operator()(fs::path& path) const {
     if (path.empty()) return;
-    if (fs::exists(path)) {
+    if (path.native().find('\0') != std::string::npos) refuse("a path has no NUL character");
+    if (is_there(path)) {
       path = fs::absolute(path).lexically_normal();
       return;
     }
     for (fs::path folder = directory_;; folder = folder.parent_path()) {
-      if (fs::exists(folder / path)) {
+      if (is_there(folder / path)) {
         path = (folder / path).lexically_normal();
         return;
       }
@@ -158,6 +175,18 @@ class Locator {
   }
 
  private:
+  // A file or a directory: of anything else, reading may never come to an end.
+  static bool is_there(const fs::path& path) {
+    std::error_code failed;
+    const fs::file_status status = fs::status(path, failed);
+    if (failed && !fs::exists(status)) {
+      if (status.type() == fs::file_type::not_found) return false;
+      refuse(shown(path.string()) + ": " + failed.message());
+    }
+    if (!fs::is_directory(status)) require_regular_file(path);
+    return true;
+  }
+
   fs::path directory_;
 };
 
@@ -172,14 +201,20 @@ class Reader {
     const auto found = entries_.find(key);
     if (found == entries_.end() || found->second.value.IsNull()) return;
     const Entry& entry = found->second;
-    const std::string where = entry.where + ": " + key + " = " + one_line(entry.value);
+    constexpr size_t kShown = 200;
+    const std::string value = one_line(entry.value);
+    const std::string where =
+        entry.where + ": " + key + " = " + (value.size() > kShown ? shown(value, kShown) : value);
     try {
       field = as_list_if<T>(entry.value).template as<T>();
+      if (!is_finite(field)) throw Error(ErrorCode::kInvalidInput, "expected a finite number");
       locate_(field);
     } catch (const YAML::Exception&) {
       refuse(where + ": expected " + expected<T>());
     } catch (const Error& error) {
       refuse(where + ": " + error.what());
+    } catch (const fs::filesystem_error& error) {
+      refuse(where + ": " + error.code().message());
     }
   }
 
@@ -195,6 +230,16 @@ class Reader {
       }
     }
     return value;
+  }
+
+  template <class T>
+  static bool is_finite(const T& field) {
+    if constexpr (std::is_same_v<T, double>) return std::isfinite(field);
+    if constexpr (std::is_same_v<T, std::optional<double>>) return std::isfinite(field.value_or(0));
+    if constexpr (std::is_same_v<T, std::vector<double>>) {
+      return std::ranges::all_of(field, [](double number) { return std::isfinite(number); });
+    }
+    return true;
   }
 
   static std::string one_line(const YAML::Node& value) {
@@ -214,12 +259,8 @@ class Reader {
 Config parse_config(const std::string& yaml, const std::string& where, const fs::path& directory,
                     const std::vector<std::string>& overrides) {
   Entries entries;
-  try {
-    entries.read_file(YAML::Load(yaml), where);
-    for (const std::string& text : overrides) entries.read_override(text);
-  } catch (const YAML::Exception& error) {
-    refuse(where + ":" + std::to_string(error.mark.line + 1) + ": not valid YAML: " + error.msg);
-  }
+  entries.read_file(load_yaml(yaml, where), where);
+  for (const std::string& text : overrides) entries.read_override(text);
   Config config;
   const Locator locate(directory);
   Reader reader(entries.all(), locate);

@@ -5,6 +5,7 @@
 
 #include "nereus/base/error.h"
 #include "nereus/base/text.h"
+#include "nereus/cluster/limits.h"
 #include "nereus/config/config.h"
 #include "nereus/config/devices.h"
 #include "nereus/config/values.h"
@@ -34,6 +35,20 @@ void positive(const std::string& key, double value) {
   require_that(value > 0 && std::isfinite(value), key, value, "more than 0");
 }
 
+void between(int64_t least, int64_t most, const std::string& key, int64_t value) {
+  if (value >= least && value <= most) return;
+  refuse(key + " = " + std::to_string(value) + ": must be " + std::to_string(least) +
+         " or more, up to " + std::to_string(most));
+}
+
+// Neither a count nor the product of two overflows below these, nor the bytes they stand for.
+constexpr int64_t kMostTokens = int64_t{1} << 24U;  // of a prompt or response
+constexpr int64_t kMostSamples = int64_t{1} << 20U;
+constexpr int64_t kMostStepTokens = int64_t{1} << 40U;
+constexpr int64_t kMostEpochs = 1000;
+constexpr int64_t kMostBytes = int64_t{1} << 48U;
+constexpr int64_t kMostCounted = int64_t{1} << 53U;
+
 void share(const std::string& key, double value) {
   require_that(value >= 0 && value <= 1, key, value, "between 0 and 1");
 }
@@ -54,7 +69,7 @@ void parsed(const std::string& key, Parse parse) {
   }
 }
 
-void schedule(const std::string& key, const StepSchedule& schedule, int64_t least) {
+void schedule(const std::string& key, const StepSchedule& schedule, int64_t least, int64_t most) {
   int last = -1;
   for (const auto& [step, value] : schedule.entries) {
     if (last < 0 && step != 0)
@@ -63,8 +78,7 @@ void schedule(const std::string& key, const StepSchedule& schedule, int64_t leas
       refuse(key + ": steps must increase, but " + std::to_string(step) + " follows " +
              std::to_string(last));
     }
-    at_least(static_cast<double>(least), key + " at step " + std::to_string(step),
-             static_cast<double>(value));
+    between(least, most, key + " at step " + std::to_string(step), value);
     last = step;
   }
 }
@@ -83,7 +97,7 @@ void verify_optim(const std::string& prefix, const OptimConfig& optim) {
   }
   positive(prefix + "eps", optim.eps);
   at_least(0, prefix + "weight_decay", optim.weight_decay);
-  at_least(-1, prefix + "lr_warmup_steps", static_cast<double>(optim.lr_warmup_steps));
+  between(-1, kMostCounted, prefix + "lr_warmup_steps", optim.lr_warmup_steps);
   share(prefix + "lr_warmup_steps_ratio", optim.lr_warmup_steps_ratio);
   one_of(prefix + "lr_scheduler_type", optim.lr_scheduler_type, {"constant", "linear", "cosine"});
   share(prefix + "min_lr_ratio", optim.min_lr_ratio);
@@ -91,10 +105,24 @@ void verify_optim(const std::string& prefix, const OptimConfig& optim) {
 
 void verify_data(const DataConfig& data) {
   given("data.train_files", !data.train_files.empty());
-  at_least(1, "data.max_prompt_length", static_cast<double>(data.max_prompt_length));
-  at_least(1, "data.train_batch_size", static_cast<double>(data.train_batch_size));
+  between(1, kMostTokens, "data.max_prompt_length", data.max_prompt_length);
+  between(1, kMostSamples, "data.train_batch_size", data.train_batch_size);
   given("data.max_response_length", !data.max_response_length.entries.empty());
-  schedule("data.max_response_length", data.max_response_length, 1);
+  schedule("data.max_response_length", data.max_response_length, 1, kMostTokens);
+}
+
+// Of a whole step.
+void verify_step_size(const Config& config) {
+  const int64_t samples = config.data.train_batch_size * config.rollout.n;
+  between(1, kMostSamples, "data.train_batch_size × actor_rollout_ref.rollout.n", samples);
+  int64_t longest = 0;
+  for (const auto& [step, limit] : config.data.max_response_length.entries) {
+    longest = std::max(longest, limit);
+  }
+  between(1, kMostStepTokens,
+          "data.train_batch_size × actor_rollout_ref.rollout.n × (data.max_prompt_length + "
+          "data.max_response_length)",
+          samples * (config.data.max_prompt_length + longest));
 }
 
 void verify_actor(const Config& config) {
@@ -110,16 +138,16 @@ void verify_actor(const Config& config) {
   });
   const ActorConfig& actor = config.actor;
   verify_optim(top + "actor.optim.", actor.optim);
-  at_least(1, top + "actor.ppo_mini_batch_size", static_cast<double>(actor.ppo_mini_batch_size));
+  between(1, kMostSamples, top + "actor.ppo_mini_batch_size", actor.ppo_mini_batch_size);
   if (actor.ppo_mini_batch_size > config.data.train_batch_size) {
     refuse(top + "actor.ppo_mini_batch_size = " + std::to_string(actor.ppo_mini_batch_size) +
            " is larger than data.train_batch_size = " +
            std::to_string(config.data.train_batch_size) + ": a mini-batch is a part of the batch");
   }
   for (int size : actor.ppo_micro_batch_size_per_gpu) {
-    at_least(1, top + "actor.ppo_micro_batch_size_per_gpu", size);
+    between(1, kMostSamples, top + "actor.ppo_micro_batch_size_per_gpu", size);
   }
-  at_least(1, top + "actor.ppo_epochs", actor.ppo_epochs);
+  between(1, kMostEpochs, top + "actor.ppo_epochs", actor.ppo_epochs);
   positive(top + "actor.clip_ratio", actor.clip_ratio);
   require_that(actor.clip_ratio_c == 0 || actor.clip_ratio_c > 1, top + "actor.clip_ratio_c",
                actor.clip_ratio_c, "more than 1, or 0 (off)");
@@ -138,7 +166,7 @@ void verify_actor(const Config& config) {
 // What RolloutConfig and ValKwargsConfig have in common.
 template <class Sampling>
 void verify_sampling(const std::string& prefix, const Sampling& sampling) {
-  at_least(1, prefix + "n", static_cast<double>(sampling.n));
+  between(1, kMostSamples, prefix + "n", sampling.n);
   require_that(sampling.top_p > 0 && sampling.top_p <= 1, prefix + "top_p", sampling.top_p,
                "more than 0 and at most 1");
   require_that(sampling.top_k == -1 || sampling.top_k >= 1, prefix + "top_k",
@@ -179,7 +207,7 @@ void verify_reward(const Config& config) {
   given("reward_model.model.path",
         !config.reward_model.enable || !config.reward_model.model.path.empty());
   for (int size : config.reward_model.micro_batch_size_per_gpu) {
-    at_least(1, "reward_model.micro_batch_size_per_gpu", size);
+    between(1, kMostSamples, "reward_model.micro_batch_size_per_gpu", size);
   }
   require_that(reward.sign == 1 || reward.sign == -1, "reward.sign", reward.sign, "1 or -1");
   share("reward.max_failures", reward.max_failures);
@@ -211,9 +239,14 @@ void verify_trainer(const TrainerConfig& trainer, bool has_validation) {
 
 void verify_cluster(const Config& config) {
   const ClusterConfig& cluster = config.cluster;
-  at_least(0, "cluster.devices", cluster.devices);
-  at_least(1, "cluster.hosts", cluster.hosts);
-  at_least(0, "cluster.cores", cluster.cores);
+  between(0, kMostDevices, "cluster.devices", cluster.devices);
+  between(1, kMostDevices, "cluster.hosts", cluster.hosts);
+  between(0, kMostDevices, "cluster.cores", cluster.cores);
+  between(0, kMostDevices, "cluster.devices × cluster.hosts",
+          int64_t{cluster.devices} * cluster.hosts);
+  between(0, kMostBytes, "cluster.memory_per_device", cluster.memory_per_device.count());
+  between(0, kMostBytes, "cluster.host_memory", cluster.host_memory.count());
+  between(0, kMostBytes, "cluster.link_bandwidth", cluster.link_bandwidth.count());
   const HostDevices devices = host_devices(cluster, cuda::device_count());
   if (devices.backend.is_cpu() && cluster.memory_per_device.count() == 0) {
     refuse("cluster.memory_per_device is missing: virtual CPU devices need one, e.g. 48MiB");
@@ -222,7 +255,7 @@ void verify_cluster(const Config& config) {
     refuse("cluster.link_bandwidth slows down virtual CPU devices only: leave it out for " +
            cluster.device);
   }
-  schedule("supply", config.supply.counts, 0);
+  schedule("supply", config.supply.counts, 0, kMostDevices);
   for (const auto& [step, count] : config.supply.counts.entries) {
     if (count > int64_t{devices.count} * cluster.hosts) {
       refuse("supply gives " + std::to_string(count) + " devices at step " + std::to_string(step) +
@@ -237,15 +270,17 @@ void verify_plan(const PlanSetting& plan) {
     if (name != "all") {
       const std::vector<std::string> parts = split(name, '/');
       if (parts.size() != 2) {
-        refuse("plan: \"" + name + "\" is no model-stage: write all, or e.g. actor/training");
+        refuse("plan: " + shown(name) + " is no model-stage: write all, or e.g. actor/training");
       }
       parsed("plan." + name, [&] { parse_role(parts[0]), parse_stage(parts[1]); });
     }
-    at_least(1, "plan." + name + ".tp", stage.tp);
-    at_least(1, "plan." + name + ".pp", stage.pp);
-    at_least(1, "plan." + name + ".dp", stage.dp);
-    at_least(0, "plan." + name + ".micro_batch", stage.micro_batch);
-    at_least(1, "plan." + name + ".waves", stage.waves);
+    const std::string prefix = "plan." + name + ".";
+    between(1, kMostDevices, prefix + "tp", stage.tp);
+    between(1, kMostDevices, prefix + "pp", stage.pp);
+    between(1, kMostDevices, prefix + "dp", stage.dp);
+    between(1, kMostDevices, prefix + "tp × pp × dp", int64_t{stage.tp} * stage.pp * stage.dp);
+    between(0, kMostSamples, prefix + "micro_batch", stage.micro_batch);
+    between(1, kMostSamples, prefix + "waves", stage.waves);
   }
 }
 
@@ -255,6 +290,7 @@ void verify(const Config& config) {
   verify_data(config.data);
   verify_actor(config);
   verify_rollout(config.rollout);
+  verify_step_size(config);
   given("critic.model.path",
         config.algorithm.adv_estimator != "gae" || !config.critic.model.path.empty());
   verify_optim("critic.optim.", config.critic.optim);

@@ -7,7 +7,9 @@
 
 #include "nereus/base/error.h"
 #include "nereus/base/hash.h"
+#include "nereus/base/text.h"
 #include "nereus/data/files.h"
+#include "nereus/data/regular_file.h"
 
 namespace nereus {
 
@@ -17,6 +19,11 @@ namespace fs = std::filesystem;
 
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kStepPrefix = "step_";
+constexpr const char* kStep = "step";
+constexpr const char* kState = "state";
+constexpr const char* kFiles = "files";
+constexpr const char* kBytes = "bytes";
+constexpr const char* kHash = "hash";
 
 fs::path part_file(const fs::path& directory, const std::string& name) {
   return directory / (name + ".safetensors");
@@ -27,15 +34,39 @@ uint64_t extend_hash(uint64_t hash, const std::string& text) {
 }
 
 // Names, dtypes, shapes and bytes of all tensors, in the order of their names.
-std::string content_hash(const TensorMap& tensors) {
-  uint64_t hash = 0;
-  for (const auto& [name, tensor] : tensors) {
-    const at::Tensor local = tensor.detach().to(at::kCPU).contiguous();
-    const Json shape = local.sizes().vec();
-    hash = extend_hash(hash, name + at::toString(local.scalar_type()) + shape.dump());
-    hash = hash_bytes(bytes_of(local), hash);
+class ContentHash {
+ public:
+  void add(const std::string& name, const at::Tensor& tensor) {
+    const Json shape = tensor.sizes().vec();
+    hash_ = extend_hash(hash_, name + at::toString(tensor.scalar_type()) + shape.dump());
+    hash_ = hash_bytes(bytes_of(tensor), hash_);
   }
-  return to_hex(hash);
+  std::string hex() const { return to_hex(hash_); }
+
+ private:
+  uint64_t hash_ = 0;
+};
+
+std::string content_hash(const TensorMap& tensors) {
+  ContentHash hash;
+  for (const auto& [name, tensor] : tensors) {
+    hash.add(name, tensor.detach().to(at::kCPU).contiguous());
+  }
+  return hash.hex();
+}
+
+// Of a file, one tensor in memory at a time.
+std::string content_hash(const fs::path& file) {
+  SafetensorsFile opened(file);
+  ContentHash hash;
+  for (const auto& [name, info] : opened.tensors()) hash.add(name, opened.read(name));
+  return hash.hex();
+}
+
+// The hash of a manifest without its own: of its values, so white space does not count.
+std::string manifest_hash(Json manifest) {
+  manifest.erase(kHash);
+  return to_hex(extend_hash(0, to_line(manifest)));
 }
 
 Json write_parts(const fs::path& directory, const std::vector<CheckpointPart>& parts) {
@@ -43,7 +74,7 @@ Json write_parts(const fs::path& directory, const std::vector<CheckpointPart>& p
   for (const CheckpointPart& part : parts) {
     const fs::path file = part_file(directory, part.name);
     write_safetensors(file, part.tensors);
-    files[part.name] = {{"bytes", fs::file_size(file)}, {"hash", content_hash(part.tensors)}};
+    files[part.name] = {{kBytes, fs::file_size(file)}, {kHash, content_hash(part.tensors)}};
   }
   return files;
 }
@@ -53,18 +84,23 @@ std::optional<int> step_of(const fs::path& directory) {
   const std::string name = directory.filename().string();
   const std::string_view prefix = kStepPrefix;
   int step = 0;
-  const char* end = name.data() + name.size();
   if (!name.starts_with(prefix)) return std::nullopt;
-  const auto [stop, error] = std::from_chars(name.data() + prefix.size(), end, step);
-  return error == std::errc() && stop == end ? std::optional(step) : std::nullopt;
+  std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
+  const bool is_ours = step >= 0 && name == kStepPrefix + std::to_string(step);  // no step_007
+  return is_ours ? std::optional(step) : std::nullopt;
 }
 
 // (step, directory) of everything that looks like a checkpoint, newest first.
 std::vector<std::pair<int, fs::path>> list_steps(const fs::path& root) {
   std::vector<std::pair<int, fs::path>> steps;
   if (!fs::is_directory(root)) return steps;
-  for (const auto& entry : fs::directory_iterator(root)) {
-    if (const auto step = step_of(entry.path())) steps.emplace_back(*step, entry.path());
+  std::error_code failed;
+  for (fs::directory_iterator entry(root, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    if (const auto step = step_of(entry->path())) steps.emplace_back(*step, entry->path());
+  }
+  if (failed) {
+    throw Error(ErrorCode::kIo, "cannot list " + root.string() + ": " + failed.message());
   }
   std::ranges::sort(steps, std::greater<>());
   return steps;
@@ -95,28 +131,63 @@ void publish(const fs::path& complete, const fs::path& directory) {
   fs::remove_all(replaced);
 }
 
-// The checkpoint, or what is wrong with it.
-Expected<Checkpoint> open_complete(int step, const fs::path& directory) {
-  try {
-    const fs::path file = directory / kManifest;
-    const Json manifest = parse_json(read_text(file), file.string());
-    for (const auto& [name, info] : manifest.at("files").items()) {
-      const fs::path part = part_file(directory, name);
-      const auto expected = info.at("bytes").get<uint64_t>();
-      const uint64_t found = fs::file_size(part);
-      if (found != expected) {
-        return tl::unexpected(part.string() + " has " + std::to_string(found) + " of " +
-                              std::to_string(expected) + " bytes");
-      }
-    }
-    return Checkpoint{directory, step, manifest.at("state")};
-  } catch (const Error& error) {
-    return tl::unexpected(std::string(error.what()));
-  } catch (const Json::exception& error) {
-    return tl::unexpected(directory.string() + ": " + kManifest + ": " + error.what());
-  } catch (const fs::filesystem_error& error) {
-    return tl::unexpected(directory.string() + ": " + error.what());
+[[noreturn]] void refuse(const fs::path& file, const std::string& what) {
+  throw Error(ErrorCode::kInvalidInput, file.string() + ": " + what);
+}
+
+// The manifest of a directory, confirmed by its hash.
+Json read_manifest(const fs::path& file) {
+  const std::string where = file.string();
+  Json manifest = parse_json(read_text(file), where);
+  refuse_unknown_keys(manifest, {kStep, kState, kFiles, kHash}, where);
+  if (require<std::string>(manifest, kHash, where) != manifest_hash(manifest)) {
+    refuse(file, "damaged, its content does not match its own hash");
   }
+  return manifest;
+}
+
+// The directory, the manifest and the state in it speak of the same step.
+void verify_step(int step, const Json& manifest, const fs::path& file) {
+  const auto verify = [&](const Json& j, const std::string& where) {
+    const int told = require<int>(j, kStep, where);
+    if (told != step) {
+      refuse(file, "tells of step " + std::to_string(told) + ", its directory of step " +
+                       std::to_string(step));
+    }
+  };
+  verify(manifest, file.string());
+  const Json& state = manifest.at(kState);
+  if (state.is_object() && state.contains(kStep)) verify(state, file.string() + ": state");
+}
+
+void verify_part(const fs::path& directory, const std::string& name, const Json& info,
+                 const std::string& where) {
+  if (name.empty() || name.find('/') != std::string::npos) {
+    throw Error(ErrorCode::kInvalidInput, where + ": " + shown(name) + " is no name of a part");
+  }
+  const fs::path file = part_file(directory, name);
+  const auto expected = require<uint64_t>(info, kBytes, where);
+  const uint64_t found = regular_file_size(file);
+  if (found != expected) {
+    refuse(file, std::to_string(found) + " of " + std::to_string(expected) + " bytes");
+  }
+  if (content_hash(file) != require<std::string>(info, kHash, where)) {
+    refuse(file, std::string("damaged, its content does not match the hash in ") + kManifest);
+  }
+}
+
+// Throws Error unless it is intact.
+Checkpoint open_intact(int step, const fs::path& directory) {
+  const fs::path file = directory / kManifest;
+  const Json manifest = read_manifest(file);
+  const std::string where = file.string();
+  Checkpoint checkpoint{directory, step, require<Json>(manifest, kState, where), {}};
+  verify_step(step, manifest, file);
+  for (const auto& [name, info] : require<std::map<std::string, Json>>(manifest, kFiles, where)) {
+    verify_part(directory, name, info, where);
+    checkpoint.part_hashes[name] = require<std::string>(info, kHash, where);
+  }
+  return checkpoint;
 }
 
 // It would only keep a full disk full.
@@ -135,7 +206,8 @@ void write_checkpoint(const fs::path& root, int step, const Json& state,
     fs::remove_all(unfinished);
     fs::create_directories(unfinished);
     const Json files = write_parts(unfinished, parts);
-    const Json manifest = {{"step", step}, {"state", state}, {"files", files}};
+    Json manifest = {{kStep, step}, {kState, state}, {kFiles, files}};
+    manifest[kHash] = manifest_hash(manifest);
     write_text(unfinished / kManifest, manifest.dump(1) + "\n");
     publish(unfinished, root / name);
     delete_older(root, step, keep);
@@ -148,34 +220,34 @@ void write_checkpoint(const fs::path& root, int step, const Json& state,
   }
 }
 
-std::optional<Checkpoint> newest_checkpoint(const fs::path& root) {
+CheckpointSearch search_checkpoints(const fs::path& root) {
+  CheckpointSearch search;
   for (const auto& [step, directory] : list_steps(root)) {
-    if (auto checkpoint = open_complete(step, directory)) return *std::move(checkpoint);
+    try {
+      search.newest = open_intact(step, directory);
+      return search;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kInvalidInput) throw;  // nothing is said about the checkpoint
+      search.damaged.emplace_back(error.what());
+    }
   }
-  return std::nullopt;
+  return search;
 }
 
-std::vector<std::string> damaged_checkpoints(const fs::path& root) {
-  std::vector<std::string> reasons;
-  for (const auto& [step, directory] : list_steps(root)) {
-    const auto checkpoint = open_complete(step, directory);
-    if (checkpoint) break;
-    reasons.push_back(checkpoint.error());
-  }
-  return reasons;
+std::optional<Checkpoint> newest_checkpoint(const fs::path& root) {
+  return search_checkpoints(root).newest;
 }
 
 TensorMap read_part(const Checkpoint& checkpoint, const std::string& name) {
-  const fs::path manifest_file = checkpoint.directory / kManifest;
-  const Json manifest = parse_json(read_text(manifest_file), manifest_file.string());
-  const auto files = require<Json>(manifest, "files", manifest_file.string());
-  const auto info = require<Json>(files, name.c_str(), manifest_file.string());
+  const auto hash = checkpoint.part_hashes.find(name);
+  if (hash == checkpoint.part_hashes.end()) {
+    refuse(checkpoint.directory / kManifest, "tells of no part " + shown(name));
+  }
   const fs::path file = part_file(checkpoint.directory, name);
   TensorMap tensors = read_safetensors(file);
-  if (content_hash(tensors) != require<std::string>(info, "hash", manifest_file.string())) {
-    throw Error(ErrorCode::kInvalidInput,
-                file.string() + ": damaged, its content does not match the hash in " + kManifest +
-                    "; delete " + checkpoint.directory.string() + " to resume from an older one");
+  if (content_hash(tensors) != hash->second) {
+    refuse(file, "changed since the checkpoint was chosen; delete " +
+                     checkpoint.directory.string() + " to resume from an older one");
   }
   return tensors;
 }

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <csignal>
 #include <fstream>
@@ -62,9 +63,9 @@ TEST(Checkpoint, IncompleteOnesAreSkipped) {
   fs::resize_file(root / "step_2" / "critic.safetensors", 10);
   fs::create_directory(root / "unfinished_step_5");
   EXPECT_EQ(newest_checkpoint(root)->step, 1);
-  EXPECT_THAT(damaged_checkpoints(root),
+  EXPECT_THAT(search_checkpoints(root).damaged,
               ElementsAre(HasSubstr("step_4"), HasSubstr("step_3"),
-                          AllOf(HasSubstr("critic.safetensors"), HasSubstr("has 10 of"))));
+                          AllOf(HasSubstr("critic.safetensors"), HasSubstr("10 of"))));
 }
 
 TEST(Checkpoint, OneThatCannotBeWrittenLeavesNothingBehind) {
@@ -84,18 +85,89 @@ TEST(Checkpoint, OneThatCannotBeWrittenLeavesNothingBehind) {
   EXPECT_EQ(std::distance(fs::directory_iterator(root), fs::directory_iterator()), 1);
 }
 
-TEST(Checkpoint, DamagedBytesAreNoticed) {
+// State as a job saves it: whole numbers, fractions, lists, text.
+Json state_of(int step) {
+  return {{"step", step},
+          {"position", 8 * step},
+          {"kl_coef", 0.001},
+          {"seed", 3},
+          {"updates", {{"actor", step}, {"critic", step}}},
+          {"extra", {{"plan", {{"stages", {1, 2.5, "0:1", nullptr, true}}}}}}};
+}
+
+// Flips each bit of a file of the newer of two checkpoints in turn: it must be left for the older
+// one with a reason that names `file`, or be read as if nothing had happened.
+void flip_every_bit(const std::string& file) {
+  const auto root = fresh_directory();
+  for (const int step : {1, 2}) {
+    write_checkpoint(root, step, state_of(step), parts(static_cast<float>(step)), 0);
+  }
+  const Checkpoint intact = *newest_checkpoint(root);
+  const auto path = root / "step_2" / file;
+  const std::string content = read_text(path);
+  int refused = 0;
+  for (size_t bit = 0; bit < 8 * content.size(); ++bit) {
+    std::string flipped = content;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
+    std::ofstream(path, std::ios::binary) << flipped;
+    const CheckpointSearch search = search_checkpoints(root);
+    ASSERT_TRUE(search.newest);
+    if (search.newest->step == 1) {
+      ++refused;
+      ASSERT_THAT(search.damaged, ElementsAre(HasSubstr(file))) << bit;
+      continue;
+    }
+    ASSERT_EQ(search.newest->state, intact.state) << bit;
+    ASSERT_EQ(search.newest->part_hashes, intact.part_hashes) << bit;
+    ASSERT_TRUE(at::equal(read_part(*search.newest, "actor").at("weights/w"), at::full({3}, 2.0F)));
+  }
+  EXPECT_GT(refused, 0.95 * 8 * static_cast<double>(content.size()));
+}
+
+TEST(Checkpoint, EveryBitOfAManifestCounts) { flip_every_bit("manifest.json"); }
+TEST(Checkpoint, EveryBitOfAPartCounts) { flip_every_bit("actor.safetensors"); }
+
+TEST(Checkpoint, AManifestBelongsToItsDirectory) {
+  const auto root = fresh_directory();
+  write_checkpoint(root, 1, state_of(1), parts(1), 0);
+  fs::copy(root / "step_1", root / "step_7", fs::copy_options::recursive);
+  write_checkpoint(root, 8, state_of(9), parts(1), 0);
+  const CheckpointSearch search = search_checkpoints(root);
+  EXPECT_EQ(search.newest->step, 1);
+  EXPECT_THAT(search.damaged, ElementsAre(HasSubstr("step 9"), HasSubstr("step 1")));
+}
+
+// Of earlier builds, or one whose "hash" was lost: nothing confirms what it says.
+TEST(Checkpoint, AManifestWithoutItsHashIsRefused) {
+  const auto root = fresh_directory();
+  write_checkpoint(root, 1, state_of(1), parts(1), 0);
+  const auto file = root / "step_1" / "manifest.json";
+  Json manifest = parse_json(read_text(file), "");
+  manifest.erase("hash");
+  write_text(file, manifest.dump());
+  EXPECT_THAT(search_checkpoints(root).damaged, ElementsAre(HasSubstr("missing key \"hash\"")));
+}
+
+TEST(Checkpoint, PartsThatAreNoFilesOfItsDirectoryAreRefused) {
+  const auto root = fresh_directory();
+  write_checkpoint(root, 1, state_of(1), parts(1), 0);
+  fs::remove(root / "step_1" / "critic.safetensors");
+  ASSERT_EQ(::mkfifo((root / "step_1" / "critic.safetensors").c_str(), 0600), 0);
+  EXPECT_THAT(search_checkpoints(root).damaged, ElementsAre(HasSubstr("a pipe")));
+}
+
+TEST(Checkpoint, BytesThatChangeAfterTheChoiceAreNoticed) {
   const auto root = fresh_directory();
   write_checkpoint(root, 1, {}, parts(1), 0);
+  const auto checkpoint = newest_checkpoint(root);
+  ASSERT_TRUE(checkpoint);
   {
     std::fstream file(root / "step_1" / "actor.safetensors", std::ios::in | std::ios::out);
     file.seekp(-1, std::ios::end);
     file.put('\x01');
   }
-  const auto checkpoint = newest_checkpoint(root);
-  ASSERT_TRUE(checkpoint);
   EXPECT_THAT(error_message(ErrorCode::kInvalidInput, [&] { read_part(*checkpoint, "actor"); }),
-              AllOf(HasSubstr("actor.safetensors"), HasSubstr("damaged")));
+              AllOf(HasSubstr("actor.safetensors"), HasSubstr("changed")));
 }
 
 // Not libtorch's older copy, which crashes where the program's libstdc++ is newer (GCC 13).

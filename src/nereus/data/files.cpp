@@ -5,10 +5,10 @@
 
 #include <cerrno>
 #include <fstream>
-#include <iterator>
 #include <system_error>
 
 #include "nereus/base/error.h"
+#include "nereus/data/regular_file.h"
 
 namespace nereus {
 
@@ -50,14 +50,21 @@ class Descriptor {
 
 }  // namespace
 
-std::string read_text(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream || fs::is_directory(file)) {
-    throw Error(ErrorCode::kInvalidInput,
-                "cannot read " + file.string() + ": " +
-                    (fs::exists(file) ? "not a readable file" : "no such file"));
+std::string read_text(const fs::path& file, uint64_t most) {
+  const uint64_t size = regular_file_size(file);
+  if (size > most) {
+    throw Error(ErrorCode::kInvalidInput, "cannot read " + file.string() + ": " +
+                                              std::to_string(size) + " bytes, at most " +
+                                              std::to_string(most) + " are legal here");
   }
-  return {std::istreambuf_iterator<char>(stream), {}};
+  std::ifstream stream(file, std::ios::binary);
+  std::string text(size, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(size));
+  text.resize(static_cast<size_t>(stream.gcount()));
+  if (stream.bad() || !stream.is_open()) {
+    throw Error(ErrorCode::kInvalidInput, "cannot read " + file.string());
+  }
+  return text;
 }
 
 void write_text(const fs::path& file, const std::string& text) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -9,8 +10,12 @@
 
 namespace nereus {
 
-// Whole file as text. Throws Error(kInvalidInput) naming the path if it cannot be read.
-std::string read_text(const std::filesystem::path& file);
+// More than any config, plan or manifest has.
+inline constexpr uint64_t kMostDocumentBytes = uint64_t{64} << 20U;
+
+// Whole regular file as text. Throws Error(kInvalidInput) naming the path if it cannot be read, is
+// no regular file, or has more bytes than `most`: nothing is read then.
+std::string read_text(const std::filesystem::path& file, uint64_t most = kMostDocumentBytes);
 // Atomic replacement: readers see the old or the new content, never half of it. Creates parent
 // directories. Throws Error(kIo).
 void write_text(const std::filesystem::path& file, const std::string& text);

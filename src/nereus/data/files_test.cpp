@@ -1,6 +1,9 @@
 #include "nereus/data/files.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <utility>
 
 #include "nereus/data/testing.h"
 
@@ -28,6 +31,35 @@ TEST(Files, WriteBelowAFileIsAnIoError) {
   write_text(file, "x");
   EXPECT_THAT(error_message(ErrorCode::kIo, [&] { write_text(file / "below", "y"); }),
               HasSubstr(file.string()));
+}
+
+TEST(Files, OnlyRegularFilesAreRead) {
+  const auto folder = fresh_directory();
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  std::filesystem::create_symlink("/dev/zero", folder / "link");
+  std::filesystem::create_symlink("absent", folder / "dangling");
+  const std::pair<std::filesystem::path, const char*> cases[] = {
+      {folder / "pipe", "a pipe"},
+      {folder / "link", "a device"},
+      {"/dev/zero", "a device"},
+      {folder, "a directory"},
+      {folder / "dangling", "no such file"},
+      {folder / "pipe" / "below", "no such file"},
+      {folder / std::string(5000, 'a'), "too long"}};
+  for (const auto& [path, why] : cases) {
+    EXPECT_THAT(error_message(ErrorCode::kInvalidInput, [&] { read_text(path); }), HasSubstr(why));
+  }
+  write_text(folder / "file", "text");
+  std::filesystem::create_symlink("file", folder / "fine");
+  EXPECT_EQ(read_text(folder / "fine"), "text");
+}
+
+TEST(Files, LargeOnesAreRefusedUnread) {
+  const auto file = fresh_directory() / "sparse";
+  write_text(file, "x");
+  std::filesystem::resize_file(file, uint64_t{1} << 40);
+  EXPECT_THAT(error_message(ErrorCode::kInvalidInput, [&] { read_text(file); }),
+              HasSubstr("1099511627776 bytes"));
 }
 
 }  // namespace

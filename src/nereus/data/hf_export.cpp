@@ -1,6 +1,10 @@
 // write_model(): a directory that transformers loads.
 #include <cstdio>
+#include <optional>
+#include <system_error>
 
+#include "nereus/base/error.h"
+#include "nereus/base/log.h"
 #include "nereus/data/files.h"
 #include "nereus/data/hf_model.h"
 
@@ -73,9 +77,43 @@ void write_weights(const fs::path& directory, const std::vector<TensorMap>& shar
   write_text(directory / kIndexFile, index.dump(2) + "\n");
 }
 
+// Whether a file of a model's directory is its own: not a link to somewhere else. In Hugging Face's
+// cache, the files of models--X/snapshots/REVISION are links to models--X/blobs.
+bool is_own_file(const fs::path& file) {
+  std::error_code failed;
+  const fs::path directory = fs::canonical(file.parent_path(), failed);
+  const fs::path target = fs::canonical(file, failed);
+  if (failed) return false;
+  const auto lies_in = [&target](const fs::path& folder) {
+    return target.string().starts_with(folder.string() + "/");
+  };
+  const bool is_snapshot = directory.parent_path().filename() == "snapshots";
+  return lies_in(directory) ||
+         (is_snapshot && lies_in(directory.parent_path().parent_path() / "blobs"));
+}
+
+// The file's text; nothing, with a warning, if it is not to be copied or cannot be: a trained model
+// is exported without it rather than not at all.
+std::optional<std::string> copied_text(const fs::path& file) {
+  if (!fs::exists(file)) return std::nullopt;
+  if (!is_own_file(file)) {
+    log::warn(
+        "the export has no " + file.filename().string() + ": " + file.string() +
+        " is a link that leads out of its directory; copy it yourself if it may be passed on");
+    return std::nullopt;
+  }
+  try {
+    constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // vocabularies are larger than configs
+    return read_text(file, kMostBytes);
+  } catch (const Error& error) {
+    log::warn("the export has no " + file.filename().string() + ": " + error.what());
+    return std::nullopt;
+  }
+}
+
 std::string generation_config(const fs::path& source, const Json& config) {
-  if (!source.empty() && fs::exists(source / kGenerationConfig)) {
-    return read_text(source / kGenerationConfig);
+  if (!source.empty()) {
+    if (auto text = copied_text(source / kGenerationConfig)) return *std::move(text);
   }
   Json generation = {{"_from_model_config", true}};
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
@@ -91,9 +129,7 @@ void write_model(const fs::path& directory, const ModelSpec& spec, DType dtype,
   write_weights(directory, shard_tensors(spec, dtype, tensors_by_name, max_shard.count()));
   if (!from.tokenizer.empty()) {
     for (const char* name : kTokenizerFiles) {
-      if (fs::exists(from.tokenizer / name)) {
-        write_text(directory / name, read_text(from.tokenizer / name));
-      }
+      if (const auto text = copied_text(from.tokenizer / name)) write_text(directory / name, *text);
     }
   }
   const Json config = to_hf_config(spec, dtype);

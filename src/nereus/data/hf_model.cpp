@@ -8,7 +8,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <optional>
 #include <set>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -31,18 +36,24 @@ constexpr int64_t kRandomChunk = 1 << 15;  // so small that torch starts no thre
   throw Error(ErrorCode::kInvalidInput, path.string() + ": " + what);
 }
 
+// The first few of many names.
+std::string beginning(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 5;
+  const auto few = std::span(names).first(std::min(kShown, names.size()));
+  return join(few, ", ") + (names.size() > kShown ? ", …" : "");
+}
+
 // What generation_config.json says of the end of a response: empty if nothing.
 std::vector<int64_t> generation_eos(const fs::path& file, int64_t vocab_size) {
   if (!fs::exists(file)) return {};
   const Json config = parse_json(read_text(file), file.string());
-  if (!config.is_object())
-    refuse(file, "must hold a JSON object, not " + config.dump().substr(0, 80));
+  if (!config.is_object()) refuse(file, "must hold a JSON object, not " + shown_json(config));
   const Json value = optional(config, "eos_token_id", Json::array(), file.string());
   std::vector<int64_t> ids;
   for (const Json& id : value.is_array() ? value : Json::array({value})) {
     // As unsigned, so that neither a negative nor a huge number becomes an id.
     if (!id.is_number_unsigned() || id.get<uint64_t>() >= static_cast<uint64_t>(vocab_size)) {
-      refuse(file, "eos_token_id is " + value.dump() +
+      refuse(file, "eos_token_id is " + shown_json(value) +
                        "; it must be a token id or a list of them, " +
                        "each a whole number below config.json's vocab_size of " +
                        std::to_string(vocab_size));
@@ -50,6 +61,16 @@ std::vector<int64_t> generation_eos(const fs::path& file, int64_t vocab_size) {
     ids.push_back(id.get<int64_t>());
   }
   return ids;
+}
+
+// A name in an index: of a file in the directory itself, nowhere else. The file may be a link, as
+// the files of Hugging Face's cache are.
+void verify_name(const std::string& name, const fs::path& index) {
+  if (name.ends_with(".safetensors") && name.find_first_of(std::string("/\0", 2)) == name.npos) {
+    return;
+  }
+  refuse(index, "weight_map names the file " + shown(name) +
+                    "; legal: names of .safetensors files in the same directory, without folders");
 }
 
 // The weight files of a directory: one, or those that the index names.
@@ -64,52 +85,91 @@ std::set<fs::path> weight_files(const fs::path& directory) {
   std::set<fs::path> files;
   for (const auto& [tensor, file] :
        require<std::map<std::string, std::string>>(j, "weight_map", index.string())) {
+    verify_name(file, index);
     files.insert(directory / file);
   }
   return files;
 }
 
-struct Found {
-  at::Tensor tensor;
-  fs::path file;
+// All tensors of a directory by name, none of them read yet.
+class Weights {
+ public:
+  explicit Weights(const fs::path& directory) {
+    for (const fs::path& path : weight_files(directory)) {
+      files_.push_back(std::make_unique<SafetensorsFile>(path));
+      for (const auto& [name, info] : files_.back()->tensors()) {
+        const auto [entry, is_new] = where_.emplace(name, files_.back().get());
+        if (is_new) continue;
+        refuse(path, "tensor " + shown(name) + " is also in " + entry->second->path().string());
+      }
+    }
+  }
+
+  // Takes a tensor of the model out of the list, with or without the body's prefix: its name in the
+  // file, or nothing.
+  std::optional<std::pair<std::string, SafetensorsFile*>> take(const std::string& name) {
+    auto found = where_.find(name);
+    if (found == where_.end() && name.starts_with(kBodyPrefix)) {
+      found = where_.find(name.substr(std::string(kBodyPrefix).size()));
+    }
+    if (found == where_.end()) return std::nullopt;
+    const std::pair<std::string, SafetensorsFile*> taken = *found;
+    where_.erase(found);
+    return taken;
+  }
+
+  // What nobody took.
+  const std::map<std::string, SafetensorsFile*>& left() const { return where_; }
+
+ private:
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::map<std::string, SafetensorsFile*> where_;
 };
 
-std::map<std::string, Found> read_all(const fs::path& directory) {
-  std::map<std::string, Found> found;
-  for (const fs::path& file : weight_files(directory)) {
-    for (auto& [name, tensor] : read_safetensors(file)) found[name] = {std::move(tensor), file};
-  }
-  return found;
+// Tensors that transformers leaves out as well: what it computes itself, and the head of another
+// task (a critic may start from an actor's weights).
+bool is_harmless(const std::string& name) {
+  constexpr std::string_view kHeads[] = {"lm_head.weight", "score.weight"};
+  return name.ends_with("rotary_emb.inv_freq") || name.starts_with("v_head.") ||
+         std::ranges::find(kHeads, name) != std::end(kHeads);
 }
 
-std::map<std::string, Found>::iterator find_tensor(std::map<std::string, Found>& found,
-                                                   const std::string& name) {
-  const auto exact = found.find(name);
-  if (exact != found.end() || !name.starts_with(kBodyPrefix)) return exact;
-  return found.find(name.substr(std::string(kBodyPrefix).size()));
+// Weights that config.json does not know would be left out in silence, and another model trained.
+void refuse_surplus(const Weights& weights) {
+  std::vector<std::string> surplus;
+  fs::path file;
+  for (const auto& [name, where] : weights.left()) {
+    if (is_harmless(name)) continue;
+    if (surplus.empty()) file = where->path();
+    surplus.push_back(shown(name));
+  }
+  if (surplus.empty()) return;
+  refuse(file,
+         std::to_string(surplus.size()) +
+             " tensors are not of the model that config.json describes: " + beginning(surplus));
 }
 
-at::Tensor checked(const TensorSpec& spec, const Found& found, DType dtype) {
-  if (found.tensor.sizes() != at::IntArrayRef(spec.shape)) {
-    refuse(found.file, "tensor \"" + spec.name + "\" has shape " +
-                           Json(found.tensor.sizes().vec()).dump() + ", config.json needs " +
-                           Json(spec.shape).dump());
-  }
-  const at::Tensor converted = found.tensor.to(scalar_type(dtype));
+void verify_shape(const TensorSpec& spec, const std::string& name, const SafetensorsFile& file) {
+  const std::vector<int64_t>& shape = file.tensors().at(name).shape;
+  if (shape == spec.shape) return;
+  refuse(file.path(), "tensor \"" + spec.name + "\" has shape " + shown_json(shape) +
+                          ", config.json needs " + shown_json(spec.shape));
+}
+
+at::Tensor checked(const TensorSpec& spec, const at::Tensor& read, const fs::path& file,
+                   DType dtype) {
+  const at::Tensor converted = read.to(scalar_type(dtype));
   const auto bad = converted.numel() - at::isfinite(converted).sum().item<int64_t>();
   if (bad > 0) {
-    refuse(found.file, "tensor \"" + spec.name + "\" has NaN or Inf in " + std::to_string(bad) +
-                           " of " + std::to_string(converted.numel()) + " elements as " +
-                           to_string(dtype));
+    refuse(file, "tensor \"" + spec.name + "\" has NaN or Inf in " + std::to_string(bad) + " of " +
+                     std::to_string(converted.numel()) + " elements as " + to_string(dtype));
   }
   return converted;
 }
 
 void refuse_missing(const fs::path& directory, const std::vector<std::string>& missing) {
-  constexpr size_t kShown = 5;
-  const auto shown = std::span(missing).first(std::min(kShown, missing.size()));
-  refuse(directory, std::to_string(missing.size()) + " tensors of config.json are missing: " +
-                        join(shown, ", ") + (missing.size() > kShown ? ", …" : ""));
+  refuse(directory, std::to_string(missing.size()) +
+                        " tensors of config.json are missing: " + beginning(missing));
 }
 
 // Calls body(0) … body(count - 1), on all cores.
@@ -167,14 +227,14 @@ ModelSpec read_model_spec(const fs::path& directory) {
 
 TensorMap read_model(const fs::path& directory, const ModelSpec& spec, DType dtype,
                      ScoreHead head) {
-  auto found = read_all(directory);
+  Weights weights(directory);
+  std::vector<std::pair<TensorSpec, std::pair<std::string, SafetensorsFile*>>> wanted;
   TensorMap tensors_by_name;
   std::vector<std::string> missing;
   for (const TensorSpec& tensor : tensors(spec)) {
-    const auto entry = find_tensor(found, tensor.name);
-    if (entry != found.end()) {
-      tensors_by_name[tensor.name] = checked(tensor, entry->second, dtype);
-      found.erase(entry);  // at most one tensor is in memory twice
+    if (const auto found = weights.take(tensor.name)) {
+      verify_shape(tensor, found->first, *found->second);
+      wanted.emplace_back(tensor, *found);
     } else if (tensor.name == kScore && head == ScoreHead::kNew) {
       tensors_by_name[tensor.name] = at::zeros(tensor.shape, scalar_type(dtype));
     } else {
@@ -182,6 +242,11 @@ TensorMap read_model(const fs::path& directory, const ModelSpec& spec, DType dty
     }
   }
   if (!missing.empty()) refuse_missing(directory, missing);
+  refuse_surplus(weights);
+  for (const auto& [tensor, place] : wanted) {
+    const auto& [name, file] = place;
+    tensors_by_name[tensor.name] = checked(tensor, file->read(name), file->path(), dtype);
+  }
   return tensors_by_name;
 }
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <limits>
 
@@ -179,6 +180,104 @@ TEST(HfModel, MissingTensorsAreNamed) {
   ModelSpec tied = spec;
   tied.tie_word_embeddings = true;
   EXPECT_EQ(read_model(directory, tied, DType::kFloat32).size(), weights.size());
+}
+
+TEST(HfModel, SurplusTensorsAreNamed) {
+  const auto directory = fresh_directory();
+  const ModelSpec spec = tiny_llama();
+  const TensorMap weights = random_model(spec, DType::kFloat32, 7);
+  const auto with = [&](const std::string& name) {
+    TensorMap more = weights;
+    more[name] = at::zeros({2});
+    write_safetensors(directory / "model.safetensors", more);
+  };
+  for (const char* name :
+       {"model.layers.2.mlp.up_proj.weight", "layers.2.mlp.up_proj.weight", "norm.weight",
+        "model.layers.0.self_attn.q_proj.bias", "lm_head.bias", "x"}) {
+    with(name);
+    EXPECT_THAT(refusal(directory, spec), AllOf(HasSubstr(name), HasSubstr("1 tensors")));
+  }
+  for (const char* name :
+       {"model.layers.0.self_attn.rotary_emb.inv_freq", "score.weight", "v_head.summary.weight"}) {
+    with(name);
+    expect_equal(read_model(directory, spec, DType::kFloat32), weights);
+  }
+  TensorMap untied = weights;  // transformers ties what config.json ties
+  write_safetensors(directory / "model.safetensors", untied);
+  ModelSpec tied = spec;
+  tied.tie_word_embeddings = true;
+  EXPECT_EQ(read_model(directory, tied, DType::kFloat32).size(), weights.size() - 1);
+}
+
+TEST(HfModel, AnIndexNamesFilesOfItsDirectoryOnly) {
+  const auto directory = fresh_directory();
+  const ModelSpec spec = tiny_llama();
+  const TensorMap weights = random_model(spec, DType::kFloat32, 7);
+  write_safetensors(directory / "secret.safetensors", weights);
+  const auto index_with = [&](const std::string& name) {
+    Json map = Json::object();
+    for (const auto& [tensor, value] : weights) map[tensor] = name;
+    write_text(directory / "model" / "model.safetensors.index.json",
+               Json{{"weight_map", map}}.dump());
+  };
+  const std::string absolute = (directory / "secret.safetensors").string();
+  for (const std::string& name :
+       {std::string("../secret.safetensors"), absolute, std::string("a/../../secret.safetensors"),
+        std::string(".."), std::string(""), std::string("secret\0.safetensors", 19)}) {
+    index_with(name);
+    EXPECT_THAT(refusal(directory / "model", spec), HasSubstr("weight_map names the file"));
+  }
+  // As Hugging Face's cache has it.
+  std::filesystem::create_symlink("../secret.safetensors", directory / "model" / "a.safetensors");
+  index_with("a.safetensors");
+  expect_equal(read_model(directory / "model", spec, DType::kFloat32), weights);
+}
+
+TEST(HfModel, ATensorInTwoFilesIsRefused) {
+  const auto directory = fresh_directory();
+  const ModelSpec spec = tiny_llama();
+  const TensorMap weights = random_model(spec, DType::kFloat32, 7);
+  Json map = Json::object();
+  for (const auto& [tensor, value] : weights) map[tensor] = "a.safetensors";
+  map[kQProj] = "b.safetensors";
+  write_safetensors(directory / "a.safetensors", weights);
+  write_safetensors(directory / "b.safetensors", {{kQProj, weights.at(kQProj)}});
+  write_text(directory / "model.safetensors.index.json", Json{{"weight_map", map}}.dump());
+  EXPECT_THAT(refusal(directory, spec), AllOf(HasSubstr(kQProj), HasSubstr("is also in")));
+}
+
+TEST(HfModel, AnExportCopiesNoLinksTargetFromElsewhere) {
+  namespace fs = std::filesystem;
+  const auto root = fresh_directory();
+  const ModelSpec spec = tiny_llama();
+  const TensorMap weights = random_model(spec, DType::kFloat32, 7);
+  const auto export_of = [&](const fs::path& from) {
+    fs::remove_all(root / "to");
+    write_model(root / "to", spec, DType::kFloat32, weights, {.tokenizer = from, .model = from});
+  };
+  write_text(root / "secret", "{\"secret\": 1}");
+  write_text(root / "model" / "vocab.json", "{}");
+  fs::create_symlink("vocab.json", root / "model" / "added_tokens.json");
+  fs::create_symlink("../secret", root / "model" / "tokenizer.json");
+  fs::create_symlink(root / "secret", root / "model" / "generation_config.json");
+  fs::create_symlink("/dev/zero", root / "model" / "merges.txt");
+  ASSERT_EQ(::mkfifo((root / "model" / "tokenizer.model").c_str(), 0600), 0);
+  export_of(root / "model");
+  EXPECT_TRUE(fs::exists(root / "to" / "vocab.json"));
+  EXPECT_TRUE(fs::exists(root / "to" / "added_tokens.json"));
+  for (const char* name : {"tokenizer.json", "merges.txt", "tokenizer.model"}) {
+    EXPECT_FALSE(fs::exists(root / "to" / name)) << name;
+  }
+  EXPECT_EQ(read_text(root / "to" / kGenerationConfig).find("secret"), std::string::npos);
+
+  const fs::path cache = root / "models--a--b";
+  write_text(cache / "blobs" / "0123", "{}");
+  fs::create_directories(cache / "snapshots" / "4567");
+  fs::create_symlink("../../blobs/0123", cache / "snapshots" / "4567" / "tokenizer.json");
+  fs::create_symlink("../../../secret", cache / "snapshots" / "4567" / "vocab.json");
+  export_of(cache / "snapshots" / "4567");
+  EXPECT_TRUE(fs::exists(root / "to" / "tokenizer.json"));
+  EXPECT_FALSE(fs::exists(root / "to" / "vocab.json"));
 }
 
 TEST(HfModel, MissingFilesAreNamed) {

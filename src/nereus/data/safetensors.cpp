@@ -1,18 +1,21 @@
 #include "nereus/data/safetensors.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
-#include <fstream>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "nereus/base/error.h"
+#include "nereus/base/text.h"
 #include "nereus/data/files.h"
+#include "nereus/data/regular_file.h"
 
 namespace nereus {
 
@@ -23,6 +26,7 @@ static_assert(std::endian::native == std::endian::little);
 
 constexpr uint64_t kLengthBytes = sizeof(uint64_t);
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference implementation
+constexpr size_t kMostDimensions = 64;
 constexpr const char* kMetadataKey = "__metadata__";
 
 constexpr std::array<std::pair<const char*, at::ScalarType>, 8> kDTypes = {{{"F64", at::kDouble},
@@ -48,15 +52,6 @@ const char* name_of(at::ScalarType dtype) {
   throw Error(ErrorCode::kInternal, std::string("safetensors cannot hold ") + at::toString(dtype));
 }
 
-// Where a tensor lies in the data part of the file.
-struct Entry {
-  std::string name;
-  at::ScalarType dtype = at::kFloat;
-  std::vector<int64_t> shape;
-  uint64_t begin = 0;
-  uint64_t end = 0;
-};
-
 [[noreturn]] void refuse(const std::filesystem::path& file, const std::string& what) {
   throw Error(ErrorCode::kInvalidInput, file.string() + ": " + what);
 }
@@ -70,38 +65,46 @@ std::optional<uint64_t> byte_size(const std::vector<int64_t>& shape, at::ScalarT
   return static_cast<uint64_t>(bytes);
 }
 
-Entry parse_entry(const std::string& name, const Json& j, const std::filesystem::path& file) {
-  const std::string where = file.string() + ": tensor \"" + name + "\"";
+TensorInfo parse_info(const std::string& name, const Json& j, const std::filesystem::path& file) {
+  const std::string shown_name = shown(name);
+  const std::string where = file.string() + ": tensor " + shown_name;
+  refuse_unknown_keys(j, {"dtype", "shape", "data_offsets"}, where);
   const auto dtype_name = require<std::string>(j, "dtype", where);
   const auto dtype = dtype_of(dtype_name);
   if (!dtype) {
-    refuse(file, "tensor \"" + name + "\" has dtype " + dtype_name +
+    refuse(file, "tensor " + shown_name + " has dtype " + shown(dtype_name) +
                      "; supported: F64, F32, F16, BF16, I64, I32, U8, BOOL");
   }
   const auto offsets = require<std::vector<uint64_t>>(j, "data_offsets", where);
-  Entry entry = {
-      .name = name, .dtype = *dtype, .shape = require<std::vector<int64_t>>(j, "shape", where)};
-  if (offsets.size() != 2 || offsets[1] < offsets[0] ||
-      byte_size(entry.shape, *dtype) != offsets[1] - offsets[0]) {
-    refuse(file, "tensor \"" + name + "\": data_offsets " + Json(offsets).dump() +
-                     " do not suit shape " + Json(entry.shape).dump() + " of " + dtype_name);
+  TensorInfo info = {.dtype = *dtype, .shape = require<std::vector<int64_t>>(j, "shape", where)};
+  if (info.shape.size() > kMostDimensions) {
+    refuse(file, "tensor " + shown_name + " has " + std::to_string(info.shape.size()) +
+                     " dimensions; at most " + std::to_string(kMostDimensions) + " are legal");
   }
-  entry.begin = offsets[0];
-  entry.end = offsets[1];
-  return entry;
+  if (offsets.size() != 2 || offsets[1] < offsets[0] ||
+      byte_size(info.shape, *dtype) != offsets[1] - offsets[0]) {
+    refuse(file, "tensor " + shown_name + ": data_offsets " + shown_json(offsets) +
+                     " do not suit shape " + shown_json(info.shape) + " of " + dtype_name);
+  }
+  info.begin = offsets[0];
+  info.end = offsets[1];
+  return info;
 }
 
-// The entries must cover the data part exactly, without gap or overlap.
-void verify_coverage(const std::vector<Entry>& entries, uint64_t data_bytes,
+// The tensors must cover the data part exactly, without gap or overlap.
+void verify_coverage(const std::map<std::string, TensorInfo>& tensors, uint64_t data_bytes,
                      const std::filesystem::path& file) {
+  std::vector<std::pair<std::pair<uint64_t, uint64_t>, std::string>> order;
+  for (const auto& [name, info] : tensors) order.push_back({{info.begin, info.end}, name});
+  std::ranges::sort(order);
   uint64_t position = 0;
-  for (const Entry& entry : entries) {
-    if (entry.begin != position) {
-      refuse(file, "tensor \"" + entry.name + "\" begins at byte " + std::to_string(entry.begin) +
+  for (const auto& [range, name] : order) {
+    if (range.first != position) {
+      refuse(file, "tensor " + shown(name) + " begins at byte " + std::to_string(range.first) +
                        " of the data, but the tensor before it ends at " +
                        std::to_string(position));
     }
-    position = entry.end;
+    position = range.second;
   }
   if (position != data_bytes) {
     refuse(file, "the header describes " + std::to_string(position) +
@@ -110,17 +113,26 @@ void verify_coverage(const std::vector<Entry>& entries, uint64_t data_bytes,
   }
 }
 
-// All entries in the order of their bytes.
-std::vector<Entry> parse_header(const Json& header, uint64_t data_bytes,
-                                const std::filesystem::path& file) {
+std::map<std::string, TensorInfo> parse_header(const Json& header, uint64_t data_bytes,
+                                               const std::filesystem::path& file) {
   if (!header.is_object()) refuse(file, "its header is not a JSON object");
-  std::vector<Entry> entries;
+  optional(header, kMetadataKey, std::map<std::string, std::string>(), file.string());
+  std::map<std::string, TensorInfo> tensors;
   for (const auto& [name, j] : header.items()) {
-    if (name != kMetadataKey) entries.push_back(parse_entry(name, j, file));
+    if (name != kMetadataKey) tensors[name] = parse_info(name, j, file);
   }
-  std::ranges::sort(entries, {}, [](const Entry& e) { return std::pair(e.begin, e.end); });
-  verify_coverage(entries, data_bytes, file);
-  return entries;
+  verify_coverage(tensors, data_bytes, file);
+  return tensors;
+}
+
+// No file needs to be read whose tensors the machine could not hold: a sparse one takes no disk.
+void verify_memory(uint64_t data_bytes, const std::filesystem::path& file) {
+  const auto memory = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                      static_cast<uint64_t>(::sysconf(_SC_PAGE_SIZE));
+  if (data_bytes > memory) {
+    refuse(file, "its tensors need " + std::to_string(data_bytes) + " bytes, this machine has " +
+                     std::to_string(memory) + " of memory");
+  }
 }
 
 Json header_of(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
@@ -139,32 +151,50 @@ Json header_of(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
 
 }  // namespace
 
-TensorMap read_safetensors(const std::filesystem::path& file) {
-  std::ifstream stream(file, std::ios::binary | std::ios::ate);
-  if (!stream || std::filesystem::is_directory(file)) refuse(file, "cannot be read: no such file?");
-  const auto file_bytes = static_cast<uint64_t>(stream.tellg());
-  stream.seekg(0);
+SafetensorsFile::SafetensorsFile(std::filesystem::path file) : file_(std::move(file)) {
+  const uint64_t file_bytes = regular_file_size(file_);
+  stream_.open(file_, std::ios::binary);
   uint64_t header_bytes = 0;
   if (file_bytes >= kLengthBytes) {
-    stream.read(reinterpret_cast<char*>(&header_bytes), kLengthBytes);
+    stream_.read(reinterpret_cast<char*>(&header_bytes), kLengthBytes);
   }
   if (file_bytes < kLengthBytes || header_bytes > file_bytes - kLengthBytes ||
       header_bytes > kMaxHeaderBytes) {
-    refuse(file, "not a safetensors file, or truncated: " + std::to_string(file_bytes) +
-                     " bytes with a header of " + std::to_string(header_bytes));
+    refuse(file_, "not a safetensors file, or truncated: " + std::to_string(file_bytes) +
+                      " bytes with a header of " + std::to_string(header_bytes));
   }
   std::string text(header_bytes, '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(header_bytes));
-  const Json header = parse_json(text, file.string() + " (header)");
+  stream_.read(text.data(), static_cast<std::streamsize>(header_bytes));
+  if (!stream_) refuse(file_, "reading stopped within the header");
+  data_begin_ = kLengthBytes + header_bytes;
+  verify_memory(file_bytes - data_begin_, file_);
+  tensors_ =
+      parse_header(parse_json(text, file_.string() + " (header)"), file_bytes - data_begin_, file_);
+}
 
-  TensorMap tensors;
-  for (const Entry& entry : parse_header(header, file_bytes - kLengthBytes - header_bytes, file)) {
-    at::Tensor tensor = at::empty(entry.shape, at::TensorOptions(entry.dtype));
-    stream.read(static_cast<char*>(tensor.data_ptr()),
-                static_cast<std::streamsize>(entry.end - entry.begin));
-    tensors.emplace(entry.name, std::move(tensor));
+at::Tensor SafetensorsFile::read(const std::string& name) {
+  const auto found = tensors_.find(name);
+  NEREUS_CHECK(found != tensors_.end(), file_.string() + " has no tensor " + name);
+  const TensorInfo& info = found->second;
+  const uint64_t bytes = info.end - info.begin;
+  at::Tensor tensor;
+  try {
+    tensor = at::empty(info.shape, at::TensorOptions(info.dtype));
+  } catch (const c10::Error&) {
+    throw Error(ErrorCode::kOutOfMemory, file_.string() + ": no memory for the " +
+                                             std::to_string(bytes) + " bytes of tensor " +
+                                             shown(name));
   }
-  if (!stream) refuse(file, "reading stopped before the end of the file");
+  stream_.seekg(static_cast<std::streamoff>(data_begin_ + info.begin));
+  stream_.read(static_cast<char*>(tensor.data_ptr()), static_cast<std::streamsize>(bytes));
+  if (!stream_) refuse(file_, "reading stopped before the end of the file");
+  return tensor;
+}
+
+TensorMap read_safetensors(const std::filesystem::path& file) {
+  SafetensorsFile opened(file);
+  TensorMap tensors;
+  for (const auto& [name, info] : opened.tensors()) tensors.emplace(name, opened.read(name));
   return tensors;
 }
 

@@ -4,10 +4,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "nereus/base/json.h"
 
@@ -15,9 +18,37 @@ namespace nereus {
 
 using TensorMap = std::map<std::string, at::Tensor>;
 
-// Reads one file. CPU tensors that own their bytes, in the file's dtypes (F64, F32, F16, BF16, I64,
-// I32, U8, BOOL). Throws Error(kInvalidInput) naming the file and what is wrong: missing,
-// truncated, header too long or not JSON, offsets out of order or range, unknown dtype.
+// What a file says of one of its tensors.
+struct TensorInfo {
+  at::ScalarType dtype = at::kFloat;
+  std::vector<int64_t> shape;
+  uint64_t begin = 0;  // of its bytes, in the data part of the file
+  uint64_t end = 0;
+};
+
+// One file of which the header was read and verified, so that names, dtypes and shapes can be
+// judged before memory is taken for any tensor. Not thread-safe.
+class SafetensorsFile {
+ public:
+  // Dtypes F64, F32, F16, BF16, I64, I32, U8, BOOL. Throws Error(kInvalidInput) naming the file and
+  // what is wrong: not a regular file, truncated, header too long or not JSON, unknown keys,
+  // offsets out of order or range, unknown dtype, more data than the machine has memory.
+  explicit SafetensorsFile(std::filesystem::path file);
+
+  const std::filesystem::path& path() const { return file_; }
+  const std::map<std::string, TensorInfo>& tensors() const { return tensors_; }
+  // A CPU tensor that owns its bytes. Throws Error(kInvalidInput) if the file became shorter,
+  // Error(kOutOfMemory) if there is no memory for it, Error(kInternal) for another name.
+  at::Tensor read(const std::string& name);
+
+ private:
+  std::filesystem::path file_;
+  std::ifstream stream_;
+  uint64_t data_begin_ = 0;
+  std::map<std::string, TensorInfo> tensors_;
+};
+
+// Reads all of one file; throws as SafetensorsFile does.
 TensorMap read_safetensors(const std::filesystem::path& file);
 
 // Writes one file crash-safely (beside, fsync, rename). `metadata` is string → string.

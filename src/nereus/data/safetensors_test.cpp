@@ -94,5 +94,40 @@ TEST(Safetensors, HeaderLongerThanTheFile) {
   EXPECT_THAT(refusal(file), HasSubstr("not a safetensors file"));
 }
 
+TEST(Safetensors, SizesAreJudgedBeforeMemoryIsTaken) {
+  const auto header = [](const std::string& shape, const std::string& offsets) {
+    return R"({"a":{"dtype":"F32","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";
+  };
+  for (const char* shape :
+       {"[4294967296,4294967296]", "[9223372036854775807]", "[4611686018427387904,4]",
+        "[18446744073709551615]", "[1e30]", "[1.0]", "[true]", "3"}) {
+    EXPECT_THAT(refusal(file_with(header(shape, "[0,4]"), 4)), HasSubstr("\"a\"")) << shape;
+  }
+  for (const char* offsets :
+       {"[0,18446744073709551615]", "[4,0]", "[0]", "[0,4,8]", "[-4,0]", "[0,1e400]"}) {
+    EXPECT_THAT(refusal(file_with(header("[1]", offsets), 4)), HasSubstr("made.safetensors"));
+  }
+  std::string ones = "[1";
+  for (int i = 0; i < 100; ++i) ones += ",1";
+  EXPECT_THAT(refusal(file_with(header(ones + "]", "[0,4]"), 4)), HasSubstr("101 dimensions"));
+
+  const auto sparse = file_with(header("[274877906944]", "[0,1099511627776]"), 0);
+  std::filesystem::resize_file(sparse, std::filesystem::file_size(sparse) + (uint64_t{1} << 40));
+  EXPECT_THAT(refusal(sparse), HasSubstr("of memory"));
+}
+
+TEST(Safetensors, UnknownAndDeepPartsOfAHeaderAreRefused) {
+  EXPECT_THAT(
+      refusal(file_with(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"shpae":[2]}})", 1)),
+      HasSubstr("unknown key \"shpae\""));
+  EXPECT_THAT(refusal(file_with(R"({"__metadata__":{"format":1}})", 0)), HasSubstr("__metadata__"));
+  EXPECT_THAT(refusal(file_with(std::string(60'000, '['), 0)), HasSubstr("nested deeper"));
+}
+
+TEST(Safetensors, OnlyRegularFiles) {
+  EXPECT_THAT(refusal("/dev/zero"), HasSubstr("a device"));
+  EXPECT_THAT(refusal(fresh_directory()), HasSubstr("a directory"));
+}
+
 }  // namespace
 }  // namespace nereus

@@ -1,6 +1,7 @@
 #include "nereus/driver/start.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "nereus/base/error.h"
 #include "nereus/base/text.h"
@@ -27,17 +28,17 @@ std::vector<ModelStage> stages_of(const Plan& plan) {
 }
 
 void find_checkpoint(Start& start, const std::filesystem::path& root) {
-  const std::vector<std::string> damaged = damaged_checkpoints(root);
-  start.checkpoint = newest_checkpoint(root);
+  CheckpointSearch search = search_checkpoints(root);
+  start.checkpoint = std::move(search.newest);
   if (start.checkpoint) {
-    for (const std::string& reason : damaged) {
-      start.notes.push_back("Skipped a newer checkpoint, which is incomplete: " + reason);
+    for (const std::string& reason : search.damaged) {
+      start.notes.push_back("Skipped a newer checkpoint, which is damaged: " + reason);
     }
     start.notes.push_back("Going on from " + start.checkpoint->directory.string());
-  } else if (!damaged.empty()) {
-    throw Error(ErrorCode::kInvalidInput, "no checkpoint in " + root.string() +
-                                              " is complete: " + join(damaged, "; ") +
-                                              "; run without --resume to begin anew");
+  } else if (!search.damaged.empty()) {
+    throw Error(ErrorCode::kInvalidInput,
+                "no checkpoint in " + root.string() + " is complete and intact: " +
+                    join(search.damaged, "; ") + "; run without --resume to begin anew");
   } else {
     start.notes.push_back("There is no checkpoint in " + root.string() + ": a new run");
   }
@@ -50,7 +51,10 @@ Plan saved_plan(const Checkpoint& checkpoint, const JobSpec& job) {
   Plan plan = require<Plan>(extra, "plan", where);
   std::vector<ModelStage> wanted = model_stages(job.workflow);
   std::ranges::sort(wanted);
-  if (stages_of(plan) == wanted) return plan;
+  if (stages_of(plan) == wanted) {
+    verify(plan, devices_of(plan), job);  // whichever devices are there now
+    return plan;
+  }
   throw Error(ErrorCode::kInvalidInput,
               checkpoint.directory.string() + " is of a job of " + names_of(stages_of(plan)) +
                   ", this one has " + names_of(wanted) +

@@ -44,8 +44,8 @@ StagePlan placed(ModelStage model_stage, const PlanSetting& setting, const JobSp
   const Layout layout{stage.tp, stage.pp};
   if (most_units(layout, pool) < stage.dp) {
     refuse("plan." + found->first + ": " + to_string(layout) + " × dp" + std::to_string(stage.dp) +
-           " needs " + std::to_string(layout.devices() * stage.dp) + " devices for " + name +
-           ", there are " + std::to_string(pool.size()));
+           " needs " + std::to_string(int64_t{layout.devices()} * stage.dp) + " devices for " +
+           name + ", there are " + std::to_string(pool.size()));
   }
   const int micro_batch =
       stage.micro_batch > 0 ? stage.micro_batch
@@ -80,7 +80,7 @@ void require_fit(const Plan& plan, const JobSpec& job, const Cluster& cluster, d
 Plan read_plan(const std::filesystem::path& file) {
   const Json json = parse_json(read_text(file), file.string());
   try {
-    return (json.contains("plan") ? json.at("plan") : json).get<Plan>();
+    return as<Plan>(json.contains("plan") ? json.at("plan") : json);
   } catch (const Error& error) {
     refuse(file.string() + ": " + error.what());
   }

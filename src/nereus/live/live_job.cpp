@@ -407,6 +407,11 @@ void LiveJob::Impl::save(const std::filesystem::path& root, const Json& extra, i
 
 Json LiveJob::Impl::resume(const Checkpoint& checkpoint) {
   const std::string where = (checkpoint.directory / "manifest.json").string();
+  std::vector<std::string> parts;
+  for (const ModelStage model_stage : trained_stages(job_.workflow)) {
+    parts.push_back(to_string(model_stage.role));
+  }
+  verify_progress(checkpoint, parts);
   const auto seed = require<uint64_t>(checkpoint.state, "seed", where);
   if (seed != options_.seed) {
     throw Error(ErrorCode::kInvalidInput,

@@ -25,7 +25,37 @@ std::string described(c10::IntArrayRef shape, at::ScalarType type) {
   return text + "]";
 }
 
+// No count of a run comes near it; up to there they can be added up without overflow.
+constexpr int64_t kMostCounted = int64_t{1} << 53;
+
+template <class Number>
+void verify_between(const Json& j, const char* key, Number least, Number most,
+                    const std::string& where) {
+  const auto value = require<Number>(j, key, where);
+  if (value >= least && value <= most) return;
+  throw Error(ErrorCode::kInvalidInput, where + ": " + key + " is " + shown_json(j.at(key)) +
+                                            ", legal: " + shown_json(least) + " to " +
+                                            shown_json(most));
+}
+
 }  // namespace
+
+void verify_progress(const Checkpoint& checkpoint, const std::vector<std::string>& parts) {
+  const std::string where = (checkpoint.directory / "manifest.json").string() + ": state";
+  const Json& state = checkpoint.state;
+  require<uint64_t>(state, "seed", where);
+  verify_between<int>(state, "step", checkpoint.step, checkpoint.step, where);
+  verify_between<double>(state, "kl_coef", 0, 1e300, where);
+  if (state.contains("position")) {
+    verify_between<int64_t>(state, "position", 0, kMostCounted, where);
+  }
+  for (const char* key : {"updates", "version"}) {
+    const Json counts = require<Json>(state, key, where);
+    for (const std::string& part : parts) {
+      verify_between<int64_t>(counts, part.c_str(), 0, kMostCounted, where + ": " + key);
+    }
+  }
+}
 
 std::map<StateKind, TensorMap> read_state(const Checkpoint& checkpoint, const std::string& part,
                                           const StateSchema& schema) {

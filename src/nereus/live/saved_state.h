@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "nereus/data/checkpoint.h"
 #include "nereus/state/emu.h"
@@ -14,5 +15,9 @@ namespace nereus {
 // wrote it.
 std::map<StateKind, TensorMap> read_state(const Checkpoint& checkpoint, const std::string& part,
                                           const StateSchema& schema);
+
+// Throws Error(kInvalidInput) naming manifest, key, value and the legal range unless the state of
+// the checkpoint tells in full, and possibly, how far a job was that trains `parts`.
+void verify_progress(const Checkpoint& checkpoint, const std::vector<std::string>& parts);
 
 }  // namespace nereus

@@ -26,7 +26,7 @@ int parse_int(std::string_view text, const std::string& where) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) {
     throw Error(ErrorCode::kInvalidInput,
-                where + ": \"" + std::string(text) + "\" is not a whole number");
+                where + ": " + shown(text) + " is not a whole number up to 2147483647");
   }
   return value;
 }
@@ -88,7 +88,7 @@ SupplySchedule read_supply_trace(const Cluster& cluster, const std::filesystem::
     const std::vector<std::string> fields = split(line, ',');
     if (fields.size() != 2) {
       throw Error(ErrorCode::kInvalidInput,
-                  where + ": \"" + line + "\" is not of the form step,devices");
+                  where + ": " + shown(line) + " is not of the form step,devices");
     }
     counts.emplace_back(parse_int(trim(fields[0]), where), parse_int(trim(fields[1]), where));
   }

@@ -1,8 +1,10 @@
 #include "nereus/live/schedule.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "nereus/base/error.h"
+#include "nereus/data/files.h"
 
 namespace nereus {
 namespace {
@@ -30,6 +32,29 @@ TEST(SupplySchedule, RefusesBadEntries) {
   EXPECT_THROW(supply_of_counts(kCluster, {{1, 4}}), Error) << "must start at step 0";
   EXPECT_THROW(supply_of_counts(kCluster, {{0, 4}, {3, 2}, {3, 4}}), Error);
   EXPECT_THROW(supply_of_counts(kCluster, {{0, 5}}), Error) << "more devices than there are";
+}
+
+TEST(SupplySchedule, TracesNameFileAndLine) {
+  const std::filesystem::path file = ::testing::TempDir() + "nereus_trace.csv";
+  const auto refusal = [&](const std::string& text) {
+    write_text(file, text);
+    try {
+      read_supply_trace(kCluster, file);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(refusal("step,devices\n0,4\n\n# less\n5, 2\r\n"), "accepted");
+  for (const char* line : {"1,99999999999", "99999999999,1", "1,2.5", "1", "1,2,3", "x,1", "1,0x2",
+                           "+1,2", "1,\xff", "-", ","}) {
+    EXPECT_THAT(refusal("0,4\n" + std::string(line) + "\n"),
+                ::testing::HasSubstr("nereus_trace.csv:2: "))
+        << line;
+  }
+  for (const char* text : {"", "0,4\n1,-1\n", "0,4\n0,2\n", "0,5\n", "-1,4\n"}) {
+    EXPECT_THAT(refusal(text), ::testing::HasSubstr("nereus_trace.csv: ")) << text;
+  }
 }
 
 }  // namespace

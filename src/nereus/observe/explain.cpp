@@ -1,12 +1,12 @@
 #include "nereus/observe/explain.h"
 
 #include <sstream>
-#include <utility>
 
 #include "nereus/base/error.h"
 #include "nereus/base/text.h"
 #include "nereus/base/units.h"
-#include "nereus/data/files.h"
+#include "nereus/data/regular_file.h"
+#include "nereus/observe/records.h"
 #include "nereus/observe/tables.h"
 #include "nereus/plan/plan.h"
 
@@ -14,7 +14,7 @@ namespace nereus {
 
 namespace {
 
-Seconds seconds(const Json& event, const char* key) { return Seconds(event.value(key, 0.0)); }
+Seconds seconds(const Json& event, const char* key) { return Seconds(number_in(event, key)); }
 
 std::string indented(const std::string& text, const std::string& margin) {
   std::string out;
@@ -26,8 +26,8 @@ std::string indented(const std::string& text, const std::string& margin) {
 
 // "transition 0.1 s ≤ γ 0.5 · H 16 · gain 0.9 s = 7.2 s".
 std::string inequality(const Json& decision) {
-  const double gamma = decision.value("gamma", 0.0);
-  const double horizon = decision.value("horizon", 0.0);
+  const double gamma = number_in(decision, "gamma");
+  const double horizon = number_in(decision, "horizon");
   const Seconds gain = seconds(decision, "gain_s");
   const Seconds cost = seconds(decision, "transition_s");
   const Seconds allowed = gain * (gamma * horizon);
@@ -38,7 +38,7 @@ std::string inequality(const Json& decision) {
 
 std::string signals(const Json& decision) {
   std::vector<std::string> parts;
-  const Json values = decision.value("signals", Json::object());
+  const Json values = value_in(decision, "signals");
   for (const auto& [name, value] : values.items()) {
     if (value.is_number()) parts.push_back(name + " " + format_number(value.get<double>()));
   }
@@ -52,105 +52,90 @@ std::string after(int steps) {
 }
 
 std::string explain_decision(const Json& decision) {
-  const bool urgent = decision.value("urgent", false);
-  const std::string verdict = decision.value("verdict", "");
+  const bool urgent = flag_in(decision, "urgent");
+  const std::string verdict = text_in(decision, "verdict");
   std::ostringstream out;
-  out << after(decision.value("step", 0) + 1) << decision.value("trigger", "")
-      << (urgent ? " (urgent)" : "") << "\n"
-      << "  why         " << decision.value("trigger_detail", "") << "\n"
+  out << after(step_in(decision) + 1) << text_in(decision, "trigger") << (urgent ? " (urgent)" : "")
+      << "\n"
+      << "  why         " << text_in(decision, "trigger_detail") << "\n"
       << "  signals     " << signals(decision) << "\n";
-  if (decision.contains("best") && !decision.at("best").is_null()) {
+  if (const Json best = value_in(decision, "best"); !best.is_null()) {
     out << "  now         " << to_string(seconds(decision, "current_step_s"))
         << " a step predicted for the plan in force\n"
         << "  best found  " << to_string(seconds(decision, "best_step_s")) << " a step, gain "
         << to_string(seconds(decision, "gain_s")) << "\n"
-        << indented(to_string(decision.at("best").get<Plan>()), "              ");
+        << indented(to_string(best.get<Plan>()), "              ");
   }
-  if (decision.value("transition_s", 0.0) > 0) {
+  if (number_in(decision, "transition_s") > 0) {
     out << "  payback     " << inequality(decision) << (urgent ? " (waived: urgent)" : "") << "\n";
   }
-  out << "  verdict     " << verdict << ": " << decision.value("reason", "") << "\n";
+  out << "  verdict     " << verdict << ": " << text_in(decision, "reason") << "\n";
   return out.str();
 }
 
 std::string explain_transition(const Json& event) {
   std::vector<std::vector<std::string>> rows{{"id", "moved", "predicted", "measured", "primitive"}};
   for (const Json& primitive : event.at("primitives")) {
-    const Json& measured = primitive.at("measured_s");
+    const Json measured = value_in(primitive, "measured_s");
     rows.push_back({std::to_string(primitive.at("id").get<int>()),
                     to_string(primitive.at("bytes_moved").get<Bytes>()),
                     to_string(primitive.at("predicted_s").get<Seconds>()),
                     measured.is_null() ? "-" : to_string(measured.get<Seconds>()),
-                    primitive.value("text", "")});
+                    text_in(primitive, "text")});
   }
   std::ostringstream out;
   out << "  transition  predicted " << to_string(seconds(event, "predicted_s")) << ", measured "
       << to_string(seconds(event, "measured_s")) << ", moved "
       << to_string(event.at("moved_bytes").get<Bytes>()) << ", "
-      << (event.value("verified", false) ? "verified bit-equal" : "not verified") << "\n"
+      << (flag_in(event, "verified") ? "verified bit-equal" : "not verified") << "\n"
       << indented(render_table(rows), "    ");
   return out.str();
 }
 
 std::string explain_event(const Json& event) {
-  const std::string type = event.value("type", "");
+  const std::string type = text_in(event, "type");
   if (type == "decision") {
-    return event.value("trigger", "none") == "none" ? "" : explain_decision(event);
+    const std::string trigger = text_in(event, "trigger");
+    return trigger.empty() || trigger == "none" ? "" : explain_decision(event);
   }
   if (type == "transition") return explain_transition(event);
   if (type == "plan") {
-    return after(event.value("step", 0)) + "plan " + event.value("file", "") + "\n" +
-           indented(event.value("text", ""), "              ");
+    return after(step_in(event)) + "plan " + text_in(event, "file") + "\n" +
+           indented(text_in(event, "text"), "              ");
   }
   if (type == "fault") {
-    return after(event.value("step", 0)) + "fault: " + event.value("message", "") + "\n";
+    return after(step_in(event)) + "fault: " + text_in(event, "message") + "\n";
   }
   return "";
 }
 
-[[noreturn]] void refuse(const std::filesystem::path& file, const std::string& what) {
+[[noreturn]] void refuse(const std::string& what) {
   throw Error(ErrorCode::kInvalidInput,
-              file.string() + ": " + what + "\nGive the directory of a run, or restore that file");
-}
-
-// The beginning of a line, in quotes.
-std::string brief(const std::string& line) {
-  constexpr size_t kShown = 60;
-  std::string text(1, '"');
-  text += line.substr(0, kShown);
-  return text += line.size() > kShown ? "…\"" : "\"";
+              what + "\nGive the directory of a run, or restore that file");
 }
 
 // How many steps were done when it happened.
 int steps_done(const Json& event) {
-  const std::string type = event.value("type", "");
-  return event.value("step", 0) + (type == "decision" || type == "transition" ? 1 : 0);
+  const std::string type = text_in(event, "type");
+  return step_in(event) + (type == "decision" || type == "transition" ? 1 : 0);
 }
 
 }  // namespace
 
 std::vector<Json> read_events(const std::filesystem::path& file) {
-  const std::string text = read_text(file);
-  const std::vector<std::string> lines = split(text, '\n');
-  std::vector<Json> events;
-  for (size_t i = 0; i < lines.size(); ++i) {
-    if (lines[i].empty()) continue;
-    Json event = Json::parse(lines[i], nullptr, /*allow_exceptions=*/false);
-    if (event.is_object() && event.contains("type") && event["type"].is_string()) {
-      events.push_back(std::move(event));
-    } else if (i + 1 < lines.size()) {  // a line that was cut off is the last and does not end
-      refuse(file, "line " + std::to_string(i + 1) + " is no event of a run: " + brief(lines[i]));
-    }
+  const Records records = read_records(file, RecordKind::kEvents);
+  if (!records.problems.empty()) refuse(records.problems.front());
+  if (records.lines.empty() && regular_file_size(file) > 0) {
+    refuse(file.string() + ": holds no event of a run");
   }
-  if (events.empty() && !text.empty()) refuse(file, "holds no event of a run: " + brief(text));
-  return events;
+  return records.lines;
 }
 
 std::string render_explain(const std::vector<Json>& events, std::optional<int> step) {
   std::string text;
   std::string previous;
   for (const Json& event : events) {
-    const std::string type = event.value("type", "");
+    const std::string type = text_in(event, "type");
     // The plan that a transition leads to was shown with the decision.
     const bool shown = type == "plan" && previous == "transition";
     previous = type;

@@ -1,12 +1,13 @@
 #include "nereus/observe/run_directory.h"
 
 #include <algorithm>
-#include <fstream>
 #include <utility>
 
 #include "nereus/base/error.h"
+#include "nereus/base/log.h"
 #include "nereus/base/text.h"
 #include "nereus/data/files.h"
+#include "nereus/observe/records.h"
 #include "nereus/observe/summary.h"
 
 namespace nereus {
@@ -19,11 +20,14 @@ double seconds_since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// Drops every line about step `first_step` or later.
-void forget_later_steps(const fs::path& file, int first_step) {
+// Drops every line about step `first_step` or later, and those that no run writes: what they say
+// must not end a run that goes on.
+void forget_later_steps(const fs::path& file, RecordKind kind, int first_step) {
   std::string kept;
-  for (const Json& line : read_json_lines(file)) {
-    if (line.value("step", 0) < first_step) kept += line.dump() + "\n";
+  const Records records = read_records(file, kind);
+  for (const std::string& problem : records.problems) log::warn("left out: " + problem);
+  for (const Json& line : records.lines) {
+    if (step_in(line) < first_step) kept += to_line(line) + "\n";
   }
   write_text(file, kept);
 }
@@ -43,26 +47,15 @@ Json primitive_event(const Primitive& primitive, std::span<const Emu> units,
 
 }  // namespace
 
-std::vector<Json> read_json_lines(const fs::path& file) {
-  std::vector<Json> lines;
-  std::ifstream in(file, std::ios::binary);
-  for (std::string line; std::getline(in, line);) {
-    Json value = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (value.is_object()) lines.push_back(std::move(value));
-  }
-  return lines;
-}
-
 RunDirectory::RunDirectory(fs::path root, int first_step, bool tensorboard)
     : root_(std::move(root)), opened_(std::chrono::steady_clock::now()) {
   fs::create_directories(root_ / "plans");
-  for (const auto& [name, log] :
-       {std::pair{"metrics.jsonl", &metrics_}, std::pair{"events.jsonl", &events_}}) {
-    forget_later_steps(root_ / name, first_step);
-    log->emplace(root_ / name);
-  }
-  const std::vector<Json> earlier = read_json_lines(root_ / "metrics.jsonl");
-  if (!earlier.empty()) earlier_s_ = earlier.back().value("wall_s", 0.0);
+  forget_later_steps(root_ / "metrics.jsonl", RecordKind::kMetrics, first_step);
+  forget_later_steps(root_ / "events.jsonl", RecordKind::kEvents, first_step);
+  metrics_.emplace(root_ / "metrics.jsonl");
+  events_.emplace(root_ / "events.jsonl");
+  const Records earlier = read_records(root_ / "metrics.jsonl", RecordKind::kMetrics);
+  if (!earlier.lines.empty()) earlier_s_ = number_in(earlier.lines.back(), "wall_s");
   while (fs::exists(root_ / plan_file(plans_))) ++plans_;
   trace_.emplace(root_ / "trace.json");
   // TensorBoard counts steps from 1.
@@ -94,7 +87,7 @@ void RunDirectory::write_step(const StepReport& report) {
   for (const auto& [device, bytes] : report.peak_bytes) {
     line["peak_bytes"][to_string(device)] = bytes;
   }
-  metrics_->append(line.dump() + "\n");
+  metrics_->append(to_line(line) + "\n");
   trace_->step(report, wall_s());
   if (tensorboard_) tensorboard_->write(report.step + 1, seconds_since_1970(), report.metrics);
 }
@@ -105,7 +98,7 @@ void RunDirectory::write_validation(const std::map<std::string, double>& metrics
 }
 
 void RunDirectory::write_decision(const Decision& decision) {
-  events_->append(Json(decision).dump() + "\n");
+  events_->append(to_line(decision) + "\n");
 }
 
 void RunDirectory::write_transition(int step, const TransitionDag& dag, const Plan& to,
@@ -138,14 +131,20 @@ void RunDirectory::write_transition(int step, const TransitionDag& dag, const Pl
 void RunDirectory::write_event(const std::string& type, int step, Json details) {
   details["type"] = type;
   details["step"] = step;
-  events_->append(details.dump() + "\n");
+  events_->append(to_line(details) + "\n");
 }
 
 Json RunDirectory::write_summary() {
   metrics_->flush();
   events_->flush();
-  const Json summary =
-      summarize(read_json_lines(root_ / "metrics.jsonl"), read_json_lines(root_ / "events.jsonl"));
+  const Records metrics = read_records(root_ / "metrics.jsonl", RecordKind::kMetrics);
+  const Records events = read_records(root_ / "events.jsonl", RecordKind::kEvents);
+  for (const Records* records : {&metrics, &events}) {
+    for (const std::string& problem : records->problems) {
+      log::warn("left out of summary.json: " + problem);
+    }
+  }
+  const Json summary = summarize(metrics.lines, events.lines);
   write_text(root_ / "summary.json", summary.dump(2) + "\n");
   return summary;
 }

@@ -17,16 +17,13 @@
 
 namespace nereus {
 
-// The complete lines of a JSON-lines file; none if it is missing. A last line that was cut off is
-// left out.
-std::vector<Json> read_json_lines(const std::filesystem::path& file);
-
 // Writes the record of a run. Lines reach the file as they are written, or, if the disk is full, as
 // soon as it no longer is. Not thread-safe; throws Error(kIo).
 class RunDirectory {
  public:
   // Opens `root`, creating it. Lines about steps from `first_step` on (0: all) are forgotten: a
-  // resumed run does those steps again. With tensorboard false, no tb/ is written.
+  // resumed run does those steps again. So are lines that no run writes, with a warning that names
+  // file, line and key. With tensorboard false, no tb/ is written.
   RunDirectory(std::filesystem::path root, int first_step, bool tensorboard);
 
   const std::filesystem::path& root() const { return root_; }

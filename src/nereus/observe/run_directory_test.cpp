@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "nereus/data/files.h"
+#include "nereus/observe/records.h"
 #include "nereus/observe/summary.h"
 
 namespace nereus {
@@ -34,7 +35,7 @@ TEST_F(RunDirectoryTest, WritesALineAStepAndAValidTrace) {
   RunDirectory run(root_, 0, true);
   run.write_step(report(0));
   run.write_step(report(1));
-  const auto lines = read_json_lines(root_ / "metrics.jsonl");
+  const auto lines = read_records(root_ / "metrics.jsonl", RecordKind::kMetrics).lines;
   ASSERT_EQ(lines.size(), 2);
   EXPECT_EQ(lines[1].at("step"), 1);
   EXPECT_EQ(lines[1].at("critic/score/mean"), 0.1);
@@ -52,10 +53,10 @@ TEST_F(RunDirectoryTest, ResumingForgetsTheStepsThatAreDoneAgain) {
   }
   std::ofstream(root_ / "metrics.jsonl", std::ios::app) << "{\"step\": 4, \"cut o";
   RunDirectory run(root_, 2, false);
-  EXPECT_EQ(read_json_lines(root_ / "metrics.jsonl").size(), 2);
-  EXPECT_TRUE(read_json_lines(root_ / "events.jsonl").empty());
+  EXPECT_EQ(read_records(root_ / "metrics.jsonl", RecordKind::kMetrics).lines.size(), 2);
+  EXPECT_TRUE(read_records(root_ / "events.jsonl", RecordKind::kEvents).lines.empty());
   run.write_step(report(2));
-  EXPECT_EQ(read_json_lines(root_ / "metrics.jsonl").back().at("step"), 2);
+  EXPECT_EQ(read_records(root_ / "metrics.jsonl", RecordKind::kMetrics).lines.back().at("step"), 2);
   EXPECT_FALSE(fs::exists(root_ / "tb"));
   EXPECT_NO_THROW(Json::parse(read_text(root_ / "trace.json")));
 }
@@ -66,7 +67,7 @@ TEST_F(RunDirectoryTest, KeepsWhatValidationsSaid) {
   StepReport validated = report(0);
   validated.metrics["timing_s/testing"] = 2;
   run.write_step(validated);
-  const Json event = read_json_lines(root_ / "events.jsonl").front();
+  const Json event = read_records(root_ / "events.jsonl", RecordKind::kEvents).lines.front();
   EXPECT_EQ(event.at("type"), "validation");
   EXPECT_EQ(event.at("metrics").at("val-core/a/reward/mean@1"), 0.25);
   const Json trace = Json::parse(read_text(root_ / "trace.json"));
@@ -82,7 +83,7 @@ TEST_F(RunDirectoryTest, AFailedTransitionLeadsNowhere) {
   TransitionReport failed;
   failed.failure = TransitionFailure{"0:1 died", {}};
   run.write_transition(3, {}, {}, failed);
-  const Json event = read_json_lines(root_ / "events.jsonl").back();
+  const Json event = read_records(root_ / "events.jsonl", RecordKind::kEvents).lines.back();
   EXPECT_EQ(event.at("failure"), "0:1 died");
   EXPECT_TRUE(event.at("to").is_null());
   EXPECT_TRUE(run.write_summary().at("transitions").empty());

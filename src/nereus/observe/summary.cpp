@@ -5,6 +5,8 @@
 #include <map>
 #include <span>
 
+#include "nereus/observe/records.h"
+
 namespace nereus {
 
 namespace {
@@ -32,17 +34,18 @@ Json mean(std::span<const Json> lines, const char* name) {
 Json judge_forecasts(const std::vector<Json>& metrics, const std::vector<Json>& events) {
   std::map<int, double> measured;
   for (const Json& line : metrics) {
-    if (line.contains("timing_s/step")) measured[line.value("step", 0)] = line.at("timing_s/step");
+    const double seconds = number_in(line, "timing_s/step");
+    if (seconds > 0) measured[step_in(line)] = seconds;
   }
   std::vector<double> errors;
   double held = 0;
   for (const Json& event : events) {
-    const Json next = event.value("next", Json());
-    const auto step = measured.find(event.value("step", 0) + 1);
-    if (next.is_null() || step == measured.end()) continue;
-    errors.push_back(std::abs(next.at("step_s").get<double>() / step->second - 1));
-    const bool above = step->second >= next.at("step_s_low").get<double>();
-    held += above && step->second <= next.at("step_s_high").get<double>() ? 1 : 0;
+    const Json next = value_in(event, "next");
+    const auto step = measured.find(step_in(event) + 1);
+    if (!next.is_object() || step == measured.end()) continue;
+    errors.push_back(std::abs(number_in(next, "step_s") / step->second - 1));
+    const bool above = step->second >= number_in(next, "step_s_low");
+    held += above && step->second <= number_in(next, "step_s_high") ? 1 : 0;
   }
   if (errors.empty()) return {{"steps", 0}, {"median_error", nullptr}, {"held", nullptr}};
   const auto middle = errors.begin() + std::ssize(errors) / 2;
@@ -57,7 +60,7 @@ Json brief(const Json& event) {
   Json transition;
   for (const char* key : {"step", "from", "to", "primitives", "predicted_s", "measured_s",
                           "exposed_s", "moved_bytes", "verified"}) {
-    transition[key] = event.at(key);
+    transition[key] = value_in(event, key);
   }
   return transition;
 }
@@ -68,20 +71,21 @@ Json summarize(const std::vector<Json>& metrics, const std::vector<Json>& events
   const std::span<const Json> all(metrics);
   const size_t window = window_of(all.size());
   int64_t tokens = 0;
-  for (const Json& line : metrics) tokens += line.value("response_tokens", int64_t{0});
-  const double wall = metrics.empty() ? 0 : metrics.back().value("wall_s", 0.0);
+  for (const Json& line : metrics)
+    tokens += static_cast<int64_t>(number_in(line, "response_tokens"));
+  const double wall = metrics.empty() ? 0 : number_in(metrics.back(), "wall_s");
 
   Json transitions = Json::array();
   Json faults = Json::array();
   int replans = 0;
   int rejected = 0;
   for (const Json& event : events) {
-    const auto type = event.value("type", "");
-    const bool is_made = event.value("failure", Json()).is_null();
+    const std::string type = text_in(event, "type");
+    const bool is_made = value_in(event, "failure").is_null();
     if (type == "transition" && is_made) transitions.push_back(brief(event));
     if (type == "fault") faults.push_back(event);
-    const auto verdict = event.value("verdict", "none");
-    if (type == "decision" && verdict != "none") ++replans;
+    const std::string verdict = text_in(event, "verdict");
+    if (type == "decision" && !verdict.empty() && verdict != "none") ++replans;
     if (type == "decision" && verdict == "rejected") ++rejected;
   }
   return {{"steps", metrics.size()},

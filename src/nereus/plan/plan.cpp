@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <iterator>
 #include <utility>
 
 #include "nereus/base/text.h"
@@ -80,6 +82,10 @@ void to_json(Json& j, const StagePlan& stage) {
 
 void from_json(const Json& j, StagePlan& stage) {
   const std::string where = "plan stage";
+  refuse_unknown_keys(j,
+                      {"role", "stage", "tp", "pp", "ep", "zero", "dp", "units", "micro_batch",
+                       "recompute", "offload", "waves"},
+                      where);
   stage.model_stage.role = parse_role(require<std::string>(j, "role", where));
   stage.model_stage.stage = parse_stage(require<std::string>(j, "stage", where));
   const std::string name = "plan stage " + to_string(stage.model_stage);
@@ -92,8 +98,10 @@ void from_json(const Json& j, StagePlan& stage) {
   stage.recompute = optional(j, "recompute", false, name);
   stage.offload = optional(j, "offload", false, name);
   stage.waves = optional(j, "waves", 1, name);
-  const int dp = optional(j, "dp", stage.dp(), name);
-  if (dp != stage.dp()) {
+  // Before verify(), the product may be anything.
+  const int64_t units = std::ssize(stage.units);
+  const int64_t dp = optional(j, "dp", units * stage.layout.zero, name);
+  if (dp != units * stage.layout.zero) {
     throw Error(ErrorCode::kInvalidInput, name + ": dp " + std::to_string(dp) + " but " +
                                               std::to_string(stage.units.size()) + " units of " +
                                               std::to_string(stage.layout.zero) +
@@ -104,6 +112,7 @@ void from_json(const Json& j, StagePlan& stage) {
 void to_json(Json& j, const Plan& plan) { j = Json{{"stages", plan.stages}}; }
 
 void from_json(const Json& j, Plan& plan) {
+  refuse_unknown_keys(j, {"stages"}, "plan");
   plan.stages = require<std::vector<StagePlan>>(j, "stages", "plan");
   // The order in a file carries no meaning; in a Plan it is fixed.
   std::stable_sort(

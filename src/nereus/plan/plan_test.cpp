@@ -105,5 +105,37 @@ TEST(Plan, JsonErrors) {
   EXPECT_THROW(Json::object().get<Plan>(), Error);
 }
 
+TEST(Plan, JsonIsTakenAsItIsOrRefused) {
+  const auto refused = [](const char* key, const Json& value) {
+    Json j = four_devices();
+    j["stages"][1][key] = value;
+    try {
+      as<Plan>(j);
+      ADD_FAILURE() << key << " " << value;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr(key));
+    }
+  };
+  for (const Json& value : {Json(1.5), Json(2.0), Json("2"), Json(true), Json(1e30),
+                            Json(int64_t{1} << 31), Json(Json::array())}) {
+    for (const char* key : {"tp", "pp", "ep", "zero", "micro_batch", "waves", "dp"}) {
+      if (std::string(key) == "dp" && value == Json(int64_t{1} << 31)) continue;
+      refused(key, value);
+    }
+  }
+  refused("recompute", 1);
+  refused("offload", "yes");
+  refused("micro_batches", 2);
+  refused("units", Json::parse(R"([["0:99999999999"]])"));
+  refused("units", Json::parse(R"([[3]])"));
+  refused("units", 3);
+  // A product of 64 bits is no number of devices either.
+  Json huge = four_devices();
+  huge["stages"][1]["zero"] = 2147483647;
+  EXPECT_THROW(as<Plan>(huge), Error);
+  EXPECT_THROW(as<Plan>(Json::parse(R"({"stages": [], "stage": []})")), Error);
+  EXPECT_THROW(as<Plan>(Json::parse("[]")), Error);
+}
+
 }  // namespace
 }  // namespace nereus

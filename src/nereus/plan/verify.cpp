@@ -1,17 +1,21 @@
 // Is a plan possible for these models on these devices?
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "nereus/base/text.h"
+#include "nereus/cluster/limits.h"
 #include "nereus/plan/plan.h"
 
 namespace nereus {
 
 namespace {
+
+constexpr int kMostSequences = 1 << 20;  // of a batch
 
 [[noreturn]] void refuse(const StagePlan& stage, const std::string& what) {
   throw Error(ErrorCode::kInvalidInput, to_string(stage.model_stage) + ": " + what);
@@ -71,23 +75,34 @@ void verify_layout(const StagePlan& stage, const ModelSpec& spec) {
                       "; legal: " + join(legal_ep(spec, layout.tp), ", "));
   }
   const bool training = stage.model_stage.stage == Stage::kTraining;
-  if (layout.zero < 1 || (layout.zero > 1 && !training)) {
-    refuse(stage, "zero " + std::to_string(layout.zero) +
-                      " is not possible; legal: 1, and more in training, which alone has optimizer "
-                      "state");
+  if (layout.zero < 1 || layout.zero > kMostDevices || (layout.zero > 1 && !training)) {
+    refuse(stage, "zero " + std::to_string(layout.zero) + " is not possible; legal: 1, and up to " +
+                      std::to_string(kMostDevices) +
+                      " in training, which alone has optimizer state");
   }
   if (layout.pp < 1 || layout.pp > spec.num_layers) {
     refuse(stage, "pp " + std::to_string(layout.pp) + " is not possible with " +
                       std::to_string(spec.num_layers) + " layers; legal: 1 to " +
                       std::to_string(spec.num_layers));
   }
-  if (stage.micro_batch < 1) {
-    refuse(stage, "micro_batch " + std::to_string(stage.micro_batch) + " must be at least 1");
+  // tp divides the heads, pp is at most the layers, zero the devices: in 64 bits, nothing
+  // overflows.
+  const int64_t devices = int64_t{layout.tp} * layout.pp * layout.zero;
+  if (devices > kMostDevices) {
+    refuse(stage, to_string(layout) + " needs " + std::to_string(devices) +
+                      " devices for a unit; at most " + std::to_string(kMostDevices) +
+                      " are legal");
+  }
+  if (stage.micro_batch < 1 || stage.micro_batch > kMostSequences) {
+    refuse(stage, "micro_batch " + std::to_string(stage.micro_batch) +
+                      " is not possible; legal: at least 1, up to " +
+                      std::to_string(kMostSequences));
   }
   const bool generation = stage.model_stage.stage == Stage::kGeneration;
-  if (stage.waves < 1 || (stage.waves > 1 && !generation)) {
+  if (stage.waves < 1 || stage.waves > kMostSequences || (stage.waves > 1 && !generation)) {
     refuse(stage, "waves " + std::to_string(stage.waves) +
-                      " are not possible; legal: 1, and more in generation");
+                      " are not possible; legal: 1, and more in generation, up to " +
+                      std::to_string(kMostSequences));
   }
 }
 

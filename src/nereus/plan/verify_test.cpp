@@ -161,5 +161,20 @@ TEST(VerifyPlan, EveryLegalTpIsAcceptedAndNoOther) {
   }));
 }
 
+TEST(VerifyPlan, ProductsDoNotOverflow) {
+  const auto message = [](auto change) {
+    StagePlan stage = training({1, 1}, {{{0, 0}}});
+    change(stage);
+    return refusal({{stage}});
+  };
+  EXPECT_THAT(message([](StagePlan& s) { s.layout.zero = 2147483647; }),
+              HasSubstr("zero 2147483647"));
+  EXPECT_THAT(message([](StagePlan& s) { s.layout = {.tp = 4, .pp = 5, .zero = 16384}; }),
+              HasSubstr("needs 327680 devices"));
+  EXPECT_THAT(message([](StagePlan& s) { s.layout.pp = 2147483647; }), HasSubstr("pp 2147483647"));
+  EXPECT_THAT(message([](StagePlan& s) { s.layout.tp = -1; }), HasSubstr("tp -1"));
+  EXPECT_THAT(message([](StagePlan& s) { s.micro_batch = 2147483647; }), HasSubstr("micro_batch"));
+}
+
 }  // namespace
 }  // namespace nereus

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <limits>
 
 #include "nereus/base/error.h"
 #include "nereus/base/text.h"
+#include "nereus/cluster/limits.h"
 
 namespace nereus {
 
@@ -56,7 +56,10 @@ std::optional<int64_t> ForeignReader::number(const std::string& key) {
 
 int ForeignReader::number(const std::string& key, int otherwise) {
   const int64_t value = number(key).value_or(otherwise);
-  if (value > std::numeric_limits<int>::max()) refuse(key, std::to_string(value), "too large");
+  if (value > kMostDevices) {
+    refuse(key, std::to_string(value),
+           "too large; 1 to " + std::to_string(kMostDevices) + " are legal");
+  }
   return static_cast<int>(value);
 }
 

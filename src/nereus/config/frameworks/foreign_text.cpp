@@ -1,9 +1,10 @@
 #include "nereus/config/frameworks/foreign_text.h"
 
-#include <yaml-cpp/yaml.h>
-
+#include <algorithm>
 #include <cctype>
 #include <optional>
+
+#include "nereus/config/yaml_text.h"
 
 namespace nereus {
 
@@ -16,7 +17,7 @@ std::string scalar_text(const YAML::Node& node) {
 
 void flatten(const YAML::Node& map, const std::string& prefix, ForeignKeys& keys) {
   for (const auto& item : map) {
-    const std::string key = prefix + item.first.as<std::string>();
+    const std::string key = prefix + item.first.Scalar();
     if (item.second.IsMap() && item.second.size() > 0) {
       flatten(item.second, key + ".", keys);
     } else {
@@ -27,15 +28,18 @@ void flatten(const YAML::Node& map, const std::string& prefix, ForeignKeys& keys
 
 // Nothing if the text is no YAML mapping.
 std::optional<ForeignKeys> read_yaml(const std::string& text) {
+  if (text.size() > kMostYamlBytes) return std::nullopt;
+  YAML::Node root;
   try {
-    const YAML::Node root = YAML::Load(text);
-    if (!root.IsMap()) return std::nullopt;
-    ForeignKeys keys;
-    flatten(root, "", keys);
-    return keys;
+    root = YAML::Load(text);
   } catch (const YAML::Exception&) {
     return std::nullopt;
   }
+  if (!root.IsMap()) return std::nullopt;
+  verify_yaml(root, "--compare");
+  ForeignKeys keys;
+  flatten(root, "", keys);
+  return keys;
 }
 
 bool is_flag(const std::string& word) { return word.size() > 2 && word.starts_with("--"); }
@@ -43,7 +47,8 @@ bool is_flag(const std::string& word) { return word.size() > 2 && word.starts_wi
 ForeignKeys read_words(const std::vector<std::string>& words) {
   ForeignKeys keys;
   for (size_t i = 0; i < words.size(); ++i) {
-    const std::string word = words[i].substr(words[i].find_first_not_of("+~"));
+    const std::string word =
+        words[i].substr(std::min(words[i].find_first_not_of("+~"), words[i].size()));
     const size_t equals = word.find('=');
     if (equals != std::string::npos && equals > 0) {
       keys[word.substr(0, equals)] = word.substr(equals + 1);

@@ -12,7 +12,8 @@ namespace nereus {
 using ForeignKeys = std::map<std::string, std::string>;
 
 // YAML, or else words as a shell reads them: "a.b=c", "+a.b=c", "--key value", "--key=value",
-// "--flag"; comments, line continuations and other words (the program's name) are skipped.
+// "--flag"; comments, line continuations and other words (the program's name) are skipped. Throws
+// Error(kInvalidInput) for YAML that never ends: verify_yaml().
 ForeignKeys read_foreign_keys(const std::string& text);
 
 // The words of a command line; quotes are taken off, comments left out.

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "nereus/base/error.h"
+
 namespace nereus {
 namespace {
 
@@ -44,6 +46,16 @@ TEST(ForeignText, ReadsYaml) {
               UnorderedElementsAre(Pair("policy.megatron_cfg.enabled", "true"),
                                    Pair("policy.megatron_cfg.fp8_cfg", "null"),
                                    Pair("cluster.num_nodes", "2")));
+}
+
+TEST(ForeignText, AnyTextIsRead) {
+  for (const char* text : {"+", "~+ +~", "++ --", "--", "=", "a=", "=b", "\\", "'", "--a --b", "{",
+                           "*x", "a: [", "${", "\xff=\xfe"}) {
+    EXPECT_NO_THROW(read_foreign_keys(text)) << text;
+  }
+  for (const char* cycle : {"a: &x {b: *x}", "a: &x [*x]"}) {
+    EXPECT_THROW(read_foreign_keys(cycle), Error) << cycle;
+  }
 }
 
 }  // namespace

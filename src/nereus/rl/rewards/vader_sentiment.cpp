@@ -2,10 +2,11 @@
 
 #include <cctype>
 #include <cmath>
-#include <fstream>
 #include <sstream>
 
 #include "nereus/base/error.h"
+#include "nereus/base/text.h"
+#include "nereus/data/files.h"
 
 namespace nereus {
 
@@ -35,8 +36,7 @@ VaderSentiment::VaderSentiment(const std::filesystem::path& lexicon, int sign) :
   if (sign != 1 && sign != -1) {
     refuse("vader_sentiment: sign is " + std::to_string(sign) + "; it must be 1 or -1");
   }
-  std::ifstream stream(lexicon);
-  if (!stream) refuse("vader_sentiment: cannot read the lexicon " + lexicon.string());
+  std::istringstream stream(read_text(lexicon));
   std::string line;
   for (int number = 1; std::getline(stream, line); ++number) {
     if (line.empty()) continue;
@@ -44,7 +44,7 @@ VaderSentiment::VaderSentiment(const std::filesystem::path& lexicon, int sign) :
     double valence = 0;
     if (tab == std::string::npos || !(std::istringstream(line.substr(tab + 1)) >> valence)) {
       refuse(lexicon.string() + " line " + std::to_string(number) +
-             ": expected token, tab, valence; found \"" + line + "\"");
+             ": expected token, tab, valence; found " + shown(line));
     }
     valence_[line.substr(0, tab)] = valence;
   }
