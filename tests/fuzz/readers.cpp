@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 
 #include <cstring>
+#include <fstream>
+#include <span>
 #include <utility>
 
 #include "nereus/base/hash.h"
@@ -259,7 +261,8 @@ Reader manifest_reader() {
               Json manifest = parse_json(text, "");
               if (!manifest.is_object()) return text;
               manifest.erase("hash");
-              manifest["hash"] = to_hex(hash_bytes(std::as_bytes(std::span(to_line(manifest)))));
+              const std::string said = to_line(manifest);
+              manifest["hash"] = to_hex(hash_bytes(std::as_bytes(std::span(said))));
               return manifest.dump();
             } catch (const Error&) {
               return text;

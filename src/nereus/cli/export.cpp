@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "nereus/base/error.h"
+#include "nereus/base/log.h"
 #include "nereus/cli/commands.h"
 #include "nereus/data/checkpoint.h"
 #include "nereus/data/hf_model.h"
@@ -12,7 +13,8 @@ namespace nereus {
 namespace {
 
 int export_model(const std::filesystem::path& run, std::filesystem::path output) {
-  const auto checkpoint = newest_checkpoint(run / "checkpoints");
+  const auto [checkpoint, damaged] = search_checkpoints(run / "checkpoints");
+  for (const std::string& reason : damaged) log::warn("skipped a newer checkpoint: " + reason);
   if (!checkpoint) {
     throw Error(ErrorCode::kInvalidInput, run.string() + " has no complete checkpoint");
   }

@@ -95,7 +95,7 @@ std::string prompt_place(const std::filesystem::path& file, int line) {
 }
 
 std::vector<Prompt> read_prompts(const std::filesystem::path& file, const std::string& prompt_key) {
-  std::istringstream lines(read_text(file));
+  std::istringstream lines(read_text(file, kMostPromptBytes));
   std::vector<Prompt> prompts;
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {

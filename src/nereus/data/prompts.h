@@ -3,6 +3,7 @@
 // template of the tokenizer.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -10,6 +11,9 @@
 #include "nereus/base/json.h"
 
 namespace nereus {
+
+// Bytes of a file of prompts that is read: all of it is kept in memory.
+inline constexpr uint64_t kMostPromptBytes = uint64_t{16} << 30U;
 
 struct Prompt {
   int line = 0;              // of the file, from 1

@@ -35,7 +35,7 @@ std::string describe_prompts(const std::string& key, const PromptSource& prompts
 
 // "file line N" of a row of the prompts, which are the lines that are not blank.
 std::string place_of(const std::filesystem::path& file, int64_t row) {
-  std::istringstream lines(read_text(file));
+  std::istringstream lines(read_text(file, kMostPromptBytes));
   int64_t number = 0;
   for (std::string line; row >= 0 && std::getline(lines, line); ++number) {
     if (line.find_first_not_of(" \t\r") != std::string::npos) --row;
