@@ -15,7 +15,7 @@ with its runners-up, placement, compilation of the transition. decision first_s 
 of the later ones, parts the medians of its parts. report_s is all that `nereus plan` asks of the planner: costing, the
 best plan, runners-up, the best under each layout, and three more jobs and clusters to say what would help.
 
-All times are CPU time of the one thread that does the work. Peak memory is VmHWM when the plan is found.
+All times are CPU time of the one thread that does the work; the load average at the end is in the record. Peak memory is VmHWM when the plan is found.
 
     python bench/plan_search/run.py [--sizes 32 64 …] [--scip-sizes 32 64 …] [--time-limit 60]
 
@@ -117,7 +117,7 @@ def draw(rows, limit, target):
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axis = plt.subplots(figsize=(7.2, 5.2), constrained_layout=True)
+    figure, axis = plt.subplots(figsize=(7.2, 6), constrained_layout=True)
     devices = [row["devices"] for row in rows]
     for kind, line, label in (("colocated", "-", ""), ("side_by_side", "--", ", side by side too")):
         axis.loglog(devices, [row[kind]["decision"]["first_s"] for row in rows], "v" + line, color="C1",
@@ -125,7 +125,7 @@ def draw(rows, limit, target):
         axis.loglog(devices, [row[kind]["decision"]["median_s"] for row in rows], "o" + line, color="C0",
                     label="Nereus, whole decision, a later one" + label)
         axis.loglog(devices, [row[kind]["selection_s"] for row in rows], "." + line, color="C2",
-                    label="of that, the search alone" + label)
+                    label="the search alone, again on the same problem" + label)
     solved = [row for row in rows if row["scip"]]
     axis.loglog([row["devices"] for row in solved], [row["scip"]["filter_s"] + row["scip"]["time_s"] for row in solved],
                 "s--", color="C3", label=f"SCIP and its filter, instead of the search; at most {limit:g} s")
@@ -136,7 +136,7 @@ def draw(rows, limit, target):
     axis.set_xticks(devices, map(str, devices))
     axis.minorticks_off()
     axis.grid(alpha=0.3)
-    axis.legend(fontsize=7)
+    figure.legend(loc="outside lower center", ncols=2, fontsize=7)
     figure.savefig(target, dpi=130)
 
 
@@ -154,6 +154,7 @@ def main():
     record = {"date": datetime.datetime.now().isoformat(timespec="seconds"),
               "command": "bench/plan_search/run.py " + " ".join(sys.argv[1:]),
               "machine": {"cpu": cpu_name(), "cores": os.cpu_count()},
+              "load_average": os.getloadavg()[0],
               "versions": {"python": platform.python_version()}, "scip_time_limit_s": arguments.time_limit,
               "paper": PAPER, "rows": rows}
     arguments.output.mkdir(parents=True, exist_ok=True)
