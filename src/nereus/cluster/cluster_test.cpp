@@ -24,6 +24,14 @@ std::string message_of(Function function) {
   return "nothing was thrown";
 }
 
+// What verify() says of a good cluster after a change.
+template <class Change>
+std::string refusal(Change change) {
+  Cluster bad = cpu_cluster(2, Bytes(1 << 20), 2);
+  change(bad);
+  return message_of([&] { verify(bad); });
+}
+
 TEST(Cluster, DevicesAndLinks) {
   const Cluster cluster = named_cluster("a100x4", 2);
   EXPECT_EQ(all_devices(cluster).size(), 8);
@@ -73,13 +81,7 @@ TEST(Cluster, JsonMayOmitWhatFollowsFromTheRest) {
 }
 
 TEST(Cluster, VerifyNamesTheField) {
-  const Cluster good = cpu_cluster(2, Bytes(1 << 20), 2);
-  EXPECT_NO_THROW(verify(good));
-  const auto refusal = [&](auto change) {
-    Cluster bad = good;
-    change(bad);
-    return message_of([&] { verify(bad); });
-  };
+  EXPECT_NO_THROW(verify(cpu_cluster(2, Bytes(1 << 20), 2)));
   EXPECT_THAT(refusal([](Cluster& c) { c.hosts.clear(); }), HasSubstr("hosts is empty"));
   EXPECT_THAT(refusal([](Cluster& c) { c.hosts[0].devices = 0; }), HasSubstr("hosts[0].devices"));
   EXPECT_THAT(refusal([](Cluster& c) { c.hosts[0].full_speed_devices = 0; }),

@@ -301,7 +301,7 @@ TEST(Config, SizesAndTheirProductsAreBounded) {
     change(config);
     EXPECT_THAT(contradiction(config), AllOf(HasSubstr(key), HasSubstr("or more, up to")));
   };
-  constexpr int64_t kHuge = int64_t{1} << 62;
+  static constexpr int64_t kHuge = int64_t{1} << 62;
   refused([](Config& c) { c.cluster.devices = 1'000'000'000; }, "cluster.devices = 1000000000");
   refused([](Config& c) { c.cluster.hosts = 1'000'000'000; }, "cluster.hosts = 1000000000");
   refused([](Config& c) { c.cluster.devices = c.cluster.hosts = 10'000; }, "cluster.devices × ");
