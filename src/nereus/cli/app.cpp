@@ -1,13 +1,18 @@
 #include "nereus/cli/app.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 
+#include <cerrno>
 #include <filesystem>
 #include <iostream>
 #include <new>
 
 #include "nereus/base/error.h"
 #include "nereus/cli/commands.h"
+#include "nereus/driver/limits.h"
 
 namespace nereus {
 
@@ -15,9 +20,20 @@ namespace {
 
 constexpr int kInvalidArguments = 2;
 
+// Else the first files to be opened would take the place of standard streams that were closed, and
+// get what is written to those.
+void fill_missing_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) != -1 || errno != EBADF) continue;
+    // The lowest number that is free: this one.
+    ::open("/dev/null", stream == STDIN_FILENO ? O_RDONLY : O_WRONLY);
+  }
+}
+
 }  // namespace
 
 int run_command_line(int argc, const char* const* argv) {
+  fill_missing_streams();
   CLI::App app{
       "RL post-training of language models that changes its own parallel layout while it runs"};
   app.name("nereus");
@@ -40,16 +56,21 @@ int run_command_line(int argc, const char* const* argv) {
   try {
     return action();
   } catch (const Error& error) {
-    std::cerr << "error: " << error.what() << std::endl;
+    std::cerr << "error: " << with_limits(error) << std::endl;
     return exit_code(error.code());
   } catch (const std::filesystem::filesystem_error& error) {
-    std::cerr << "error: " << error.path1().string() << ": " << error.code().message() << std::endl;
+    const Error plain(ErrorCode::kIo, error.path1().string() + ": " + error.code().message());
+    std::cerr << "error: " << with_limits(plain) << std::endl;
     return exit_code(ErrorCode::kIo);
-  } catch (const std::bad_alloc&) {
-    std::cerr << "error: out of memory" << std::endl;
+  } catch (const std::bad_alloc& error) {
+    std::cerr << "error: " << with_limits(error) << std::endl;
     return exit_code(ErrorCode::kOutOfMemory);
   } catch (const std::exception& error) {
-    std::cerr << "error: a bug of nereus, please report it: " << error.what() << std::endl;
+    // What no limit explains should have been an Error.
+    const std::string text = with_limits(error);
+    const bool unexplained = text == error.what();
+    std::cerr << "error: " << (unexplained ? "a bug of nereus, please report it: " : "") << text
+              << std::endl;
     return exit_code(ErrorCode::kInternal);
   }
 }

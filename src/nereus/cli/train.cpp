@@ -18,9 +18,10 @@ void add_train(CLI::App& app, Action& action) {
   command->footer(
       "Example:  ./nereus train examples/quickstart.yaml trainer.seed=2\n"
       "          ./nereus train examples/arithmetic.yaml --devices cuda:0,1\n"
-      "Ctrl-C (or SIGTERM, SIGHUP) saves a checkpoint after the current step; the same command "
-      "with --resume\ngoes on. Exit code: 0 after the last step, 130 (143, 129) if stopped so, 3 "
-      "if no plan\nfits the devices.");
+      "Ctrl-C (or SIGTERM, SIGHUP) saves the state of the last step within seconds; the same "
+      "command with\n--resume goes on, and every result is as if nothing had happened. Exit code: "
+      "0 "
+      "after the last step,\n130 (143, 129) if stopped so, 3 if no plan fits the devices.");
   auto arguments = add_config_arguments(*command);
   auto resume = std::make_shared<bool>(false);
   auto directory = std::make_shared<std::string>();
@@ -28,7 +29,10 @@ void add_train(CLI::App& app, Action& action) {
   command->add_option("--devices", *devices,
                       "cpu, cuda (all GPUs) or cuda:0,1; instead of the configured ones");
   command->add_flag("--resume", *resume, "Go on from the newest checkpoint of the run directory");
-  command->add_option("--run-dir", *directory, "Same as trainer.default_local_dir=…");
+  command->add_option("--run-dir", *directory, "Same as trainer.default_local_dir=…")
+      ->check([](const std::string& path) {
+        return std::string(path.empty() ? "is empty: give a directory, or leave it out" : "");
+      });
   command->callback([=, &action] {
     action = [=] {
       if (!devices->empty()) {

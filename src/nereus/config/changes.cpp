@@ -40,7 +40,8 @@ std::vector<std::string> changed_settings(const std::string& before, const Confi
   std::vector<std::string> changes;
   for (const auto& [key, value] : values_of(to_yaml(now))) {
     const auto old_value = old_values.find(key);
-    if (key == "trainer.resume_mode" || old_value == old_values.end()) continue;
+    if (key == "trainer.resume_mode" || key == "trainer.default_local_dir") continue;
+    if (old_value == old_values.end()) continue;
     if (old_value->second != value) {
       changes.push_back(key + " " + old_value->second + " → " + value);
     }

@@ -158,6 +158,7 @@ struct RewardModelConfig {
 struct TrainerConfig {
   int total_training_steps = 0;
   int save_freq = -1;
+  double save_minutes = 20;
   int test_freq = -1;
   bool val_before_train = true;
   int64_t seed = 1;

@@ -162,8 +162,11 @@ template <class V>
 void describe_trainer(TrainerConfig& trainer, V& visit) {
   visit("trainer.total_training_steps", trainer.total_training_steps, "RL steps to run.");
   visit("trainer.save_freq", trainer.save_freq,
-        "Checkpoint every so many steps and at the end; -1: only at the end; 0: only when "
-        "the run is stopped.");
+        "Checkpoint every so many steps and at the end; -1: at the end; 0: only when the run is "
+        "stopped or fails.");
+  visit("trainer.save_minutes", trainer.save_minutes,
+        "Checkpoint also when so many minutes have passed since the last one, unless save_freq is "
+        "0; 0: not by time.");
   visit("trainer.test_freq", trainer.test_freq,
         "Validate every so many steps and after the last one; -1: never.");
   visit("trainer.val_before_train", trainer.val_before_train,

@@ -286,7 +286,11 @@ fs::path run_directory(const Config& config) {
   root = root.lexically_normal();
   if (!root.has_filename()) root = root.parent_path();  // "runs/a/"
   const bool has_name = root.filename() != "." && root.filename() != "..";
-  return has_name && !fs::is_symlink(root) ? root : fs::weakly_canonical(root);
+  std::error_code error;  // what is wrong with the path shows when it is used
+  const bool is_link = fs::is_symlink(root, error);
+  if (has_name && !(is_link && fs::exists(root, error))) return root;
+  const fs::path canonical = fs::weakly_canonical(root, error);
+  return error ? root : canonical;
 }
 
 }  // namespace nereus

@@ -223,6 +223,7 @@ void verify_trainer(const TrainerConfig& trainer, bool has_validation) {
   at_least(1, "trainer.total_training_steps", trainer.total_training_steps);
   require_that(trainer.save_freq >= -1, "trainer.save_freq", trainer.save_freq,
                "1 or more, -1 (only at the end) or 0 (only when the run is stopped)");
+  at_least(0, "trainer.save_minutes", trainer.save_minutes);
   require_that(trainer.test_freq == -1 || trainer.test_freq >= 1, "trainer.test_freq",
                trainer.test_freq, "1 or more, or -1 (never)");
   if (trainer.test_freq > 0 && !has_validation) {

@@ -7,6 +7,7 @@
 
 #include "nereus/base/error.h"
 #include "nereus/base/hash.h"
+#include "nereus/base/log.h"
 #include "nereus/base/text.h"
 #include "nereus/data/files.h"
 #include "nereus/data/regular_file.h"
@@ -111,7 +112,10 @@ void delete_older(const fs::path& root, int step, int keep) {
   auto steps = list_steps(root);
   std::erase_if(steps, [&](const auto& entry) { return entry.first > step; });
   for (size_t i = static_cast<size_t>(keep); i < steps.size(); ++i) {
-    fs::remove_all(steps[i].second);
+    std::error_code error;
+    fs::remove_all(steps[i].second, error);
+    if (!error) continue;
+    log::warn("cannot delete " + steps[i].second.string() + ": " + error.message());
   }
 }
 

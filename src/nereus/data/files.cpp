@@ -35,7 +35,7 @@ class Descriptor {
     while (!bytes.empty()) {
       const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;
-      if (written < 0) throw_io("write", path_, errno);
+      if (written <= 0) throw_io("write", path_, written < 0 ? errno : ENOSPC);
       bytes = bytes.subspan(static_cast<size_t>(written));
     }
   }
@@ -78,13 +78,16 @@ void write_pieces(const fs::path& file, const std::vector<std::span<const std::b
   if (error) throw_io("create directory", directory, error.value());
 
   const fs::path beside = file.string() + ".partial";
-  {
+  try {
     Descriptor descriptor(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC);
     for (const auto& piece : pieces) descriptor.write(piece);
     descriptor.sync();
+    fs::rename(beside, file, error);
+    if (error) throw_io("rename to", file, error.value());
+  } catch (const Error&) {
+    ::unlink(beside.c_str());  // it would only keep a full disk full
+    throw;
   }
-  fs::rename(beside, file, error);
-  if (error) throw_io("rename to", file, error.value());
   fsync_path(directory);
 }
 

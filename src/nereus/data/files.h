@@ -17,7 +17,7 @@ inline constexpr uint64_t kMostDocumentBytes = uint64_t{64} << 20U;
 // no regular file, or has more bytes than `most`: nothing is read then.
 std::string read_text(const std::filesystem::path& file, uint64_t most = kMostDocumentBytes);
 // Atomic replacement: readers see the old or the new content, never half of it. Creates parent
-// directories. Throws Error(kIo).
+// directories. Throws Error(kIo), and leaves nothing half-written behind.
 void write_text(const std::filesystem::path& file, const std::string& text);
 // The same for several pieces of memory, one after the other.
 void write_pieces(const std::filesystem::path& file,

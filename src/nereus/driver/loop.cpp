@@ -23,8 +23,7 @@ bool settle(int step, const Decision& decision, TransitionReport done, Job& job,
     if (attempt == kAttempts) {
       throw Error(ErrorCode::kAborted,
                   "recovery failed " + std::to_string(kAttempts) +
-                      " times without losing a device: " + done.failure->reason +
-                      "\nGo on from the last checkpoint with --resume");
+                      " times without losing a device: " + done.failure->reason);
     }
     const Decision recovery = controller.recover(step, *done.failure);
     recorder.write(step, recovery);

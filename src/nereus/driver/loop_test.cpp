@@ -35,6 +35,11 @@ class FakeJob final : public Job {
       }
       plan_ = *std::exchange(overlapped_, std::nullopt);
     }
+    if (told_to_stop) {
+      report.step = step_;
+      report.abandoned = true;
+      return report;
+    }
     report.step = step_++;
     report.step_s = Seconds(0.1);
     report.workload = report.next_workload = job_.workload;
@@ -62,6 +67,7 @@ class FakeJob final : public Job {
     return report;
   }
 
+  bool told_to_stop = false;
   bool dies_in_transition = false;
   bool cannot_recover = false;
   DevicePool pool_after_first;
@@ -132,6 +138,17 @@ TEST_F(LoopTest, RunsToTheEnd) {
   EXPECT_EQ(counter.steps, 5);
   EXPECT_EQ(counter.boundaries, 5);
   EXPECT_EQ(counter.transitions, 0);
+}
+
+TEST_F(LoopTest, AStepThatIsGivenUpIsTheEndAndNotRecorded) {
+  FakeJob job(job_, cluster_, plan_, 4, -1);
+  job.told_to_stop = true;
+  Controller controller(job_, cluster_, plan_, all_devices(cluster_), Calibration(),
+                        {.enabled = false});
+  Counter counter;
+  EXPECT_EQ(run_loop(job, controller, counter, stop_), LoopEnd::kStopped);
+  EXPECT_EQ(counter.steps, 0);
+  EXPECT_EQ(counter.boundaries, 0);
 }
 
 TEST_F(LoopTest, GoesOnWithWhatIsIntactAfterAFailedTransition) {

@@ -6,13 +6,34 @@ namespace nereus {
 namespace {
 
 TEST(StopSignal, TheFirstSignalSetsTheFlag) {
-  const StopSignal stop;
+  StopSignal stop;
+  stop.protect();
   EXPECT_FALSE(stop.requested());
   EXPECT_EQ(stop.number(), 0);
+  EXPECT_NO_THROW(stop.token().check());
   std::raise(SIGTERM);
+  std::raise(SIGHUP);
   std::raise(SIGHUP);
   EXPECT_TRUE(stop.requested());
   EXPECT_EQ(stop.number(), SIGTERM);
+  EXPECT_THROW(stop.token().check(), Stopped);
+}
+
+TEST(StopSignal, SaysAtOnceWhatItDoes) {
+  StopSignal stop;
+  stop.protect();
+  stop.at_step(41);
+  testing::internal::CaptureStderr();
+  std::raise(SIGINT);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("Stopping: what step 42 "),
+            std::string::npos);
+}
+
+TEST(StopSignal, WritesThatNobodyReadsFailOnly) {
+  const StopSignal stop;
+  std::raise(SIGPIPE);
+  std::raise(SIGXFSZ);
+  EXPECT_FALSE(stop.requested());
 }
 
 TEST(StopSignal, WhatIsIgnoredStaysIgnored) {
@@ -25,14 +46,30 @@ TEST(StopSignal, WhatIsIgnoredStaysIgnored) {
   std::signal(SIGHUP, SIG_DFL);
 }
 
-TEST(StopSignal, ASecondSignalEndsTheProcess) {
+TEST(StopSignal, BeforeTheRunBeganItTakesAwayWhatWasMade) {
+  const auto root = std::filesystem::temp_directory_path() / "nereus_stop_signal_test";
+  const auto full = root / "full";
+  std::filesystem::create_directories(full / "somebody's");
+  std::filesystem::create_directories(root / "empty");
+  EXPECT_EXIT(
+      {
+        StopSignal stop;
+        stop.leave_nothing_of({root / "empty", full, root});
+        std::raise(SIGTERM);
+      },
+      testing::ExitedWithCode(128 + SIGTERM), "");
+  EXPECT_FALSE(std::filesystem::exists(root / "empty"));
+  EXPECT_TRUE(std::filesystem::exists(full / "somebody's"));
+  std::filesystem::remove_all(root);
+}
+
+TEST(StopSignal, WhileThereIsNothingToSaveTheFirstOneEndsTheProcess) {
   EXPECT_EXIT(
       {
         const StopSignal stop;
         std::raise(SIGINT);
-        std::raise(SIGINT);
       },
-      testing::KilledBySignal(SIGINT), "");
+      testing::ExitedWithCode(128 + SIGINT), "before the run began");
 }
 
 }  // namespace

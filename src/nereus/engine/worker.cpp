@@ -6,6 +6,7 @@
 #include <c10/util/Exception.h>
 
 #include <latch>
+#include <system_error>
 
 #include "nereus/base/error.h"
 #include "nereus/base/stop_token.h"
@@ -21,10 +22,22 @@ void use_own_stream(c10::Device device) {
   guard.exchangeStream(guard.getStreamFromGlobalPool(device));
 }
 
+std::thread start_thread(DeviceId id, std::function<void()> body) {
+  try {
+    return std::thread(std::move(body));
+  } catch (const std::system_error& error) {
+    throw Error(ErrorCode::kInternal, "a thread was wanted for device " + to_string(id) +
+                                          " and could not be started: " + error.code().message());
+  }
+}
+
 }  // namespace
 
 Worker::Worker(DeviceId id, at::TensorOptions where, DeviceMemory memory)
-    : id_(id), where_(where), memory_(std::move(memory)), thread_([this] { loop(); }) {}
+    : id_(id),
+      where_(where),
+      memory_(std::move(memory)),
+      thread_(start_thread(id, [this] { loop(); })) {}
 
 Worker::~Worker() {
   {

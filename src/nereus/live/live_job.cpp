@@ -96,6 +96,7 @@ class LiveJob::Impl {
  private:
   void try_step(Attempt& attempt);
   void give_up(Attempt& attempt);
+  std::string keep_batch(const Experience& experience) const;
   StepReport finish_step(Attempt& attempt, const Stopwatch& timer);
   int64_t updates() const;           // optimizer steps of all models so far
   uint64_t trained_version() const;  // of the actor's weights
@@ -155,10 +156,7 @@ StepReport LiveJob::Impl::run_step() {
   } catch (const Error& error) {
     give_up(attempt);
     if (error.code() != ErrorCode::kNumeric || options_.failure_directory.empty()) throw;
-    throw Error(
-        error.code(),
-        std::string(error.what()) + "\nThe batch is kept in " +
-            write_failed_batch(options_.failure_directory, step_, attempt.experience).string());
+    throw Error(error.code(), error.what() + keep_batch(attempt.experience));
   } catch (...) {
     give_up(attempt);
     throw;
@@ -198,6 +196,16 @@ void LiveJob::Impl::give_up(Attempt& attempt) {
   if (std::exchange(attempt.moving, false)) attempt.moved = transitions_.join();
   kl_ = attempt.kl;
   intact_ = updates() == attempt.updates && !(attempt.moved && attempt.moved->failure);
+}
+
+// Says where.
+std::string LiveJob::Impl::keep_batch(const Experience& experience) const {
+  try {
+    return "\nThe batch is kept in " +
+           write_failed_batch(options_.failure_directory, step_, experience).string();
+  } catch (const Error& error) {
+    return std::string("\nThe batch could not be kept: ") + error.what();
+  }
 }
 
 // From here on the state is that of the boundary after the step, whatever happens: an error is kept

@@ -47,7 +47,11 @@ void keep_rollouts(const Experience& experience, int step, const std::vector<std
     // A response may end in the middle of a character.
     lines += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   }
-  write_text(directory / (std::to_string(step + 1) + ".jsonl"), lines);
+  try {
+    write_text(directory / (std::to_string(step + 1) + ".jsonl"), lines);
+  } catch (const Error& error) {
+    log::warn(std::string(error.what()) + "; the step's responses are not kept");
+  }
 }
 
 std::vector<std::string> decoded(const Experience& experience, const Tokenizer& tokenizer) {

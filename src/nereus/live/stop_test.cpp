@@ -119,9 +119,8 @@ TEST(StopOfValidation, IsMadeUpForAfterAResume) {
   options.validation.every = 1;
   options.validation.before_training = false;
   const Plan plan = uniform_plan(options, {1, 1}, 1);
-  std::map<std::string, double> expected = LiveJob(options, plan).run_step().metrics;
+  const std::map<std::string, double> expected = LiveJob(options, plan).run_step().metrics;
 
-  // Set before the step, the flag would end the step itself; a validation alone begins with it.
   std::atomic<bool> stop = false;
   options.stop = StopToken(stop);
   options.validation.before_training = true;

@@ -68,8 +68,7 @@ TransitionReport Transitions::recover(const Plan& to) {
   auto report =
       nereus::recover(without_generation(to), runtime_.store(), schemas(), execute_options());
   if (!report) {
-    throw Error(ErrorCode::kAborted,
-                report.error() + "\nGo on from the last checkpoint with --resume");
+    throw Error(ErrorCode::kAborted, report.error());
   }
   drop_lost(*report);
   if (!report->failure) runtime_.remake_generation(to);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 #include <utility>
@@ -18,12 +19,14 @@ std::string reason() { return std::generic_category().message(errno); }
 
 }  // namespace
 
-AppendLog::AppendLog(std::filesystem::path file) : file_(std::move(file)) {
+AppendLog::AppendLog(std::filesystem::path file, std::string tail)
+    : file_(std::move(file)), tail_(std::move(tail)) {
   descriptor_ = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
   if (descriptor_ < 0) {
     throw Error(ErrorCode::kIo, "cannot open " + file_.string() + ": " + reason());
   }
-  size_ = ::lseek(descriptor_, 0, SEEK_END);
+  const off_t end = ::lseek(descriptor_, 0, SEEK_END);
+  size_ = std::max<off_t>(0, end - std::ssize(tail_));
 }
 
 AppendLog::~AppendLog() {
@@ -32,6 +35,7 @@ AppendLog::~AppendLog() {
 
 AppendLog::AppendLog(AppendLog&& other) noexcept
     : file_(std::move(other.file_)),
+      tail_(std::move(other.tail_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
       size_(other.size_),
       pending_(std::move(other.pending_)),
@@ -54,21 +58,29 @@ void AppendLog::flush() {
 }
 
 std::string AppendLog::write_pending() {
-  size_t done = 0;
-  while (done < pending_.size()) {
-    const ssize_t written =
-        ::pwrite(descriptor_, pending_.data() + done, pending_.size() - done, size_ + done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) {
-      std::string why = reason();
-      // Half a record would make the file unreadable from there on.
-      if (::ftruncate(descriptor_, size_) != 0) return why + ", and then: " + reason();
-      return why;
-    }
-    done += static_cast<size_t>(written);
+  std::string why = write_at(pending_ + tail_, size_);
+  if (why.empty()) {
+    size_ += std::ssize(pending_);
+    pending_.clear();
+    return why;
   }
-  size_ += static_cast<off_t>(done);
-  pending_.clear();
+  // Half a record would make the file unreadable from there on. The tail goes where it was.
+  if (::ftruncate(descriptor_, size_ + std::ssize(tail_)) != 0) {
+    why += ", and then: " + reason();
+  } else if (const std::string again = write_at(tail_, size_); !again.empty()) {
+    why += ", and then: " + again;
+  }
+  return why;
+}
+
+std::string AppendLog::write_at(std::string_view text, off_t offset) const {
+  while (!text.empty()) {
+    const ssize_t written = ::pwrite(descriptor_, text.data(), text.size(), offset);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return written == 0 ? "nothing was written" : reason();
+    text.remove_prefix(static_cast<size_t>(written));
+    offset += written;
+  }
   return {};
 }
 

@@ -40,6 +40,7 @@ void ProgressLine::step(const StepReport& report, const Plan& plan) {
   const double took = report.step_s.count();
   step_s_ = step_s_ == 0 ? took : (1 - kSmoothing) * step_s_ + kSmoothing * took;
   line_ = describe(report, plan);
+  out_.clear();  // what could not be written (a full disk, a lost reader) is no reason to be silent
   if (live_) {
     out_ << kEraseLine << line_ << std::flush;
   } else {
@@ -61,6 +62,7 @@ std::string ProgressLine::describe(const StepReport& report, const Plan& plan) {
 }
 
 void ProgressLine::message(const std::string& text) {
+  out_.clear();
   if (live_ && !line_.empty()) {
     out_ << kEraseLine << text << "\n" << line_ << std::flush;
   } else {

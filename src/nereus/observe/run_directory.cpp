@@ -75,7 +75,11 @@ void RunDirectory::write_config(const std::string& yaml) {
 
 void RunDirectory::write_plan(int step, const Plan& plan) {
   const fs::path file = plan_file(plans_++);
-  write_text(root_ / file, Json(plan).dump(2) + "\n");
+  try {
+    write_text(root_ / file, Json(plan).dump(2) + "\n");
+  } catch (const Error& error) {
+    log::warn(error.what());
+  }
   write_event("plan", step, {{"file", file.string()}, {"text", to_string(plan)}});
 }
 
@@ -92,9 +96,10 @@ void RunDirectory::write_step(const StepReport& report) {
   if (tensorboard_) tensorboard_->write(report.step + 1, seconds_since_1970(), report.metrics);
 }
 
-void RunDirectory::write_validation(const std::map<std::string, double>& metrics) {
-  write_event("validation", 0, {{"metrics", metrics}});
-  if (tensorboard_) tensorboard_->write(0, seconds_since_1970(), metrics);
+void RunDirectory::write_validation(int steps, const std::map<std::string, double>& metrics) {
+  // Steps are counted from 0, here too: what follows the last one is told with it.
+  write_event("validation", std::max(steps - 1, 0), {{"metrics", metrics}});
+  if (tensorboard_) tensorboard_->write(steps, seconds_since_1970(), metrics);
 }
 
 void RunDirectory::write_decision(const Decision& decision) {
@@ -149,30 +154,88 @@ Json RunDirectory::write_summary() {
   return summary;
 }
 
-bool holds_run(const fs::path& root) { return fs::exists(root / "config.yaml"); }
+namespace {
 
-void verify_run_root(const fs::path& root) {
-  if (!fs::exists(root) || holds_run(root)) return;
-  if (fs::is_directory(root)) {
-    const auto is_foreign = [](const fs::directory_entry& entry) {
-      return entry.path().filename() != "lock";  // of a run that did not begin
-    };
-    if (std::none_of(fs::directory_iterator(root), fs::directory_iterator(), is_foreign)) return;
+bool has_checkpoint(const fs::path& root) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(root / "checkpoints", error)) {
+    if (entry.path().filename().string().starts_with("step_") &&
+        fs::is_regular_file(entry.path() / "manifest.json", error)) {
+      return true;
+    }
   }
-  throw Error(ErrorCode::kInvalidInput,
-              root.string() +
-                  " holds something that is not a run of nereus; choose another --run-dir "
-                  "(trainer.default_local_dir), or empty it yourself");
+  return false;
 }
 
-fs::path move_aside(const fs::path& path) {
-  for (int number = 1;; ++number) {
-    fs::path aside = path;
-    aside += '.';
-    aside += std::to_string(number);
-    if (fs::exists(aside)) continue;
-    fs::rename(path, aside);
-    return aside;
+// Before it has its config.yaml, a run has these, and nothing in them.
+bool is_of_a_beginning(const fs::directory_entry& entry) {
+  const fs::path name = entry.path().filename();
+  if (name == "lock" || name.extension() == ".partial") return true;
+  if (name == "plans" || name == "tb") return entry.is_directory();
+  if (name == "metrics.jsonl" || name == "events.jsonl") {
+    return entry.is_regular_file() && entry.file_size() == 0;
+  }
+  return name == "trace.json" && !fs::exists(entry.path().parent_path() / "config.yaml");
+}
+
+[[noreturn]] void refuse_root(const fs::path& root, const std::string& why) {
+  throw Error(ErrorCode::kInvalidInput, (root.empty() ? "\"\"" : root.string()) + " " + why +
+                                            "; choose another --run-dir "
+                                            "(trainer.default_local_dir)");
+}
+
+}  // namespace
+
+bool holds_run(const fs::path& root) {
+  std::error_code error;
+  if (!fs::is_regular_file(root / "config.yaml", error)) return false;
+  return has_checkpoint(root) || (fs::is_regular_file(root / "metrics.jsonl", error) &&
+                                  fs::is_regular_file(root / "events.jsonl", error) &&
+                                  fs::is_directory(root / "plans", error));
+}
+
+void verify_run_root(const fs::path& root) {
+  std::error_code error;
+  const fs::file_status status = fs::status(root, error);
+  if (status.type() == fs::file_type::not_found) {
+    const bool dangling = fs::is_symlink(root, error);
+    if (dangling) refuse_root(root, "is a link to something that is not there");
+    if (!root.empty()) return;
+  }
+  if (error) refuse_root(root, "cannot be a run directory: " + error.message());
+  if (!fs::is_directory(status)) refuse_root(root, "is not a directory, and not a run of nereus");
+  if (holds_run(root)) return;
+  try {
+    if (std::all_of(fs::directory_iterator(root), fs::directory_iterator(), is_of_a_beginning)) {
+      return;
+    }
+  } catch (const fs::filesystem_error& failure) {
+    refuse_root(root, "cannot be read: " + failure.code().message());
+  }
+  refuse_root(root, "holds something that is not a run of nereus (empty it yourself, if you will)");
+}
+
+fs::path move_contents_aside(const fs::path& root) {
+  try {
+    for (int number = 1;; ++number) {
+      fs::path aside = root;
+      aside += '.';
+      aside += std::to_string(number);
+      if (!fs::create_directory(aside)) continue;
+      std::vector<fs::path> names;
+      for (const auto& entry : fs::directory_iterator(root)) {
+        if (entry.path().filename() != "lock") names.push_back(entry.path().filename());
+      }
+      // What makes it a run goes last: cut off, this leaves a run in its old place.
+      std::ranges::stable_partition(names,
+                                    [](const fs::path& name) { return name != "config.yaml"; });
+      for (const fs::path& name : names) fs::rename(root / name, aside / name);
+      return aside;
+    }
+  } catch (const fs::filesystem_error& error) {
+    throw Error(ErrorCode::kIo, "cannot move the earlier run in " + root.string() +
+                                    " aside: " + error.code().message() +
+                                    "; move it yourself, or choose another --run-dir");
   }
 }
 

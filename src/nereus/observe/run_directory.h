@@ -31,12 +31,13 @@ class RunDirectory {
   std::filesystem::path exported() const { return root_ / "hf"; }
 
   void write_config(const std::string& yaml);
-  // The plan in force from `step` on: plans/NNN.json and a "plan" event.
+  // The plan in force from `step` on: plans/NNN.json and a "plan" event. A plan that cannot be
+  // written down is warned of.
   void write_plan(int step, const Plan& plan);
   void write_step(const StepReport& report);
-  // What a validation said of the weights before the first step. Of later ones, the step's metrics
-  // tell.
-  void write_validation(const std::map<std::string, double>& metrics);
+  // What a validation at the start of a session said of the weights after `steps` steps. Of others,
+  // the step's metrics tell.
+  void write_validation(int steps, const std::map<std::string, double>& metrics);
   void write_decision(const Decision& decision);
   // `to`: the plan in force afterwards, which an overlapped transition reaches with the next weight
   // synchronisation.
@@ -62,12 +63,14 @@ class RunDirectory {
   std::optional<TensorBoardWriter> tensorboard_;
 };
 
-// True if a run was recorded here.
+// True if a run was recorded here: it has the files that every run has, or one of its checkpoints.
+// A config.yaml alone may be anybody's.
 bool holds_run(const std::filesystem::path& root);
-// Throws Error(kInvalidInput) if there is something at the path that is neither a run nor an empty
-// directory: nobody's files are moved out of the way.
+// Throws Error(kInvalidInput) if there is something at the path that is neither a run, nor an empty
+// directory, nor what a run leaves that did not begin: nobody's files are moved out of the way.
 void verify_run_root(const std::filesystem::path& root);
-// Renames what is at `path` to path.1 (or .2, …, the first that is free) and returns that name.
-std::filesystem::path move_aside(const std::filesystem::path& path);
+// Moves what is in the directory, but for its lock, to root.1 (or .2, …, the first that is free)
+// and returns that name. Its lock must be held. Throws Error(kIo).
+std::filesystem::path move_contents_aside(const std::filesystem::path& root);
 
 }  // namespace nereus

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "nereus/data/files.h"
 #include "nereus/observe/records.h"
 #include "nereus/observe/summary.h"
@@ -63,7 +65,7 @@ TEST_F(RunDirectoryTest, ResumingForgetsTheStepsThatAreDoneAgain) {
 
 TEST_F(RunDirectoryTest, KeepsWhatValidationsSaid) {
   RunDirectory run(root_, 0, true);
-  run.write_validation({{"val-core/a/reward/mean@1", 0.25}});
+  run.write_validation(0, {{"val-core/a/reward/mean@1", 0.25}});
   StepReport validated = report(0);
   validated.metrics["timing_s/testing"] = 2;
   run.write_step(validated);
@@ -96,19 +98,55 @@ TEST_F(RunDirectoryTest, NobodysFilesAreTakenForARun) {
   fs::create_directories(root_);
   write_text(root_ / "lock", "7");
   EXPECT_NO_THROW(verify_run_root(root_)) << "of a run that did not begin";
-  write_text(root_ / "thesis.tex", "precious");
-  EXPECT_THROW(verify_run_root(root_), Error);
-  EXPECT_THROW(verify_run_root(root_ / "thesis.tex"), Error) << "a file";
-  write_text(root_ / "config.yaml", "");
+  write_text(root_ / "config.yaml", "mine: 1");
+  EXPECT_THROW(verify_run_root(root_), Error) << "anybody's";
+  EXPECT_FALSE(holds_run(root_));
+  EXPECT_THROW(verify_run_root(root_ / "config.yaml"), Error) << "a file";
+  for (const char* name : {"events.jsonl", "metrics.jsonl"}) {
+    write_text(root_ / name, "{}\n");
+    EXPECT_THROW(verify_run_root(root_), Error) << "not all that a run has";
+  }
+  fs::create_directories(root_ / "plans");
   EXPECT_NO_THROW(verify_run_root(root_));
+  EXPECT_TRUE(holds_run(root_));
 }
 
-TEST_F(RunDirectoryTest, MovesAnEarlierRunAside) {
+TEST_F(RunDirectoryTest, ARunCutOffWhileItBeganIsInNobodysWay) {
   fs::create_directories(root_);
-  const fs::path aside = move_aside(root_);
-  EXPECT_FALSE(fs::exists(root_));
-  EXPECT_TRUE(fs::exists(aside));
+  write_text(root_ / "lock", "7");
+  {
+    const RunDirectory run(root_, 0, true);
+  }
+  EXPECT_NO_THROW(verify_run_root(root_));
+  EXPECT_FALSE(holds_run(root_));
+  RunDirectory run(root_, 0, true);
+  run.write_config("a: 1");
+  EXPECT_TRUE(holds_run(root_));
+}
+
+TEST_F(RunDirectoryTest, APlaceWhereNothingCanBeIsSaidPlainly) {
+  EXPECT_THROW(verify_run_root(""), Error);
+  EXPECT_THROW(verify_run_root(root_ / std::string(300, 'x')), Error);
+  EXPECT_THROW(verify_run_root("/dev/null/run"), Error);
+  fs::create_directories(root_);
+  fs::create_symlink(root_ / "gone", root_ / "link");
+  EXPECT_THROW(verify_run_root(root_ / "link"), Error);
+  fs::create_symlink("loop", root_ / "loop");
+  EXPECT_THROW(verify_run_root(root_ / "loop"), Error);
+}
+
+TEST_F(RunDirectoryTest, MovesAnEarlierRunAsideButNotItsLock) {
+  for (const char* name : {"lock", "config.yaml", "plans/000.json"}) write_text(root_ / name, name);
+  fs::create_directories(root_.string() + ".1");
+  const fs::path aside = move_contents_aside(root_);
+  EXPECT_EQ(aside, root_.string() + ".2");
+  EXPECT_EQ(read_text(root_ / "lock"), "lock");
+  EXPECT_FALSE(fs::exists(root_ / "config.yaml"));
+  EXPECT_EQ(read_text(aside / "config.yaml"), "config.yaml");
+  EXPECT_EQ(read_text(aside / "plans/000.json"), "plans/000.json");
+  EXPECT_FALSE(fs::exists(aside / "lock"));
   fs::remove_all(aside);
+  fs::remove_all(root_.string() + ".1");
 }
 
 TEST(Summary, MeansOfTheFirstAndLastTenSteps) {

@@ -1,23 +1,16 @@
 #include "nereus/observe/trace.h"
 
-#include "nereus/base/error.h"
-
 namespace nereus {
 
 namespace {
 
 constexpr double kMicro = 1e6;
 constexpr const char* kEnd = "\n]\n";
-constexpr int kEndSize = 3;
 
 }  // namespace
 
-TraceWriter::TraceWriter(const std::filesystem::path& file) {
-  empty_ = !std::filesystem::exists(file);
-  if (empty_) std::ofstream(file, std::ios::binary) << "[" << kEnd;
-  file_.open(file, std::ios::in | std::ios::out | std::ios::binary);
-  if (!file_) throw Error(ErrorCode::kIo, "cannot write " + file.string());
-  if (!empty_) return;
+TraceWriter::TraceWriter(const std::filesystem::path& file) : file_(file, kEnd) {
+  if (!file_.empty()) return;
   for (const auto& [row, name] :
        {std::pair{Row::kSteps, "steps"}, std::pair{Row::kPasses, "passes"},
         std::pair{Row::kTransitions, "transitions"}}) {
@@ -71,9 +64,7 @@ void TraceWriter::span(Row row, const std::string& name, double start, double du
 }
 
 void TraceWriter::append(const Json& event) {
-  file_.seekp(-kEndSize, std::ios::end);
-  file_ << (empty_ ? "\n" : ",\n") << event.dump() << kEnd << std::flush;
-  empty_ = false;
+  file_.append((file_.empty() ? "[\n" : ",\n") + event.dump());
 }
 
 }  // namespace nereus

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "nereus/base/json.h"
 #include "nereus/job/job.h"
+#include "nereus/observe/append_log.h"
 
 namespace nereus {
 
@@ -27,8 +27,7 @@ class TraceWriter {
   void span(Row row, const std::string& name, double start, double duration, const Json& details);
   void append(const Json& event);
 
-  std::fstream file_;
-  bool empty_ = true;
+  AppendLog file_;
 };
 
 }  // namespace nereus
