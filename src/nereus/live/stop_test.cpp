@@ -96,7 +96,9 @@ TEST_P(Stop, AChainOfStopsAndResumesIsBitEqualToOneRun) {
     work_until(job, stop, std::chrono::microseconds(moment(random)), found);
     job.save(root_, Json(), 1);
     done = job.step();
-    if (job.done()) EXPECT_EQ(job.state_hashes(), hashes);
+    if (job.done()) {
+      EXPECT_EQ(job.state_hashes(), hashes);
+    }
   }
   EXPECT_GT(sessions, 1) << "nothing was interrupted";
   ASSERT_EQ(found.size(), expected.size());
