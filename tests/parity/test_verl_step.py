@@ -3,7 +3,7 @@
 Of a run of nereus only the tokens and the scores are taken over: log-probabilities, values, KL penalties, advantages,
 returns, losses, gradients, learning rates and the weights in the end are computed again and must be the same. The program
 comes from the environment variable NEREUS_REPLAY, or from build/release. Skipped without verl 0.9 (pip install --no-deps
-verl==0.9.1, and tensordict, omegaconf, hydra-core, codetiming, ray, orjson, torchdata).
+verl==0.9.1, and tensordict, omegaconf, hydra-core, codetiming, ray and orjson).
 """
 
 import json
@@ -297,9 +297,10 @@ def model(tmp_path_factory):
     """The story model, but more tokens end a response: lengths differ."""
     directory = tmp_path_factory.mktemp("replay") / "model"
     shutil.copytree(STORIES, directory)
-    config = json.loads((directory / "config.json").read_text())
-    config["eos_token_id"] = [1, 2, *range(260, 512, 9)]
-    (directory / "config.json").write_text(json.dumps(config))
+    for name in ("config.json", "generation_config.json"):
+        config = json.loads((directory / name).read_text())
+        config["eos_token_id"] = [1, 2, *range(260, 512, 9)]
+        (directory / name).write_text(json.dumps(config))
     return directory
 
 

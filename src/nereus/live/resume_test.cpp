@@ -34,6 +34,7 @@ class ResumeTest : public ::testing::Test {
   }
 
   void save_after(int steps, const LiveOptions& options) const {
+    std::filesystem::remove_all(root_ / "checkpoints");
     LiveJob job = started(options);
     for (int step = 0; step < steps; ++step) job.run_step();
     job.save(root_ / "checkpoints", Json(), 1);
@@ -108,7 +109,7 @@ TEST_F(ResumeTest, OtherDataBeginsAtItsBeginning) {
   changed = options_;
   changed.data.train_file = root_ / "filtered.jsonl";
   write_rows(changed.data.train_file, 12);
-  changed.data.max_prompt_length = 7;
+  changed.data.max_prompt_length = 8;  // with BOS: ten of the rows
   changed.data.filter_overlong_prompts = true;
   expect_beginning("filtered", changed);
 }

@@ -30,19 +30,17 @@ TEST(RolloutLogProbs, AreOfTheDistributionThatTrainingComputes) {
   for (const auto& [dtype, tolerance] :
        {std::pair(DType::kFloat64, 1e-10), {DType::kFloat32, 1e-4}}) {
     for (const SamplingParams& params : kParams) {
-      LiveOptions options = testing::tiny_job(/*devices=*/2, /*steps=*/2);
+      LiveOptions options = testing::tiny_job(/*devices=*/2, /*steps=*/1);
       options.dtype = dtype;
       options.sampling = params;
       Experience last;
       options.on_experience = [&](const Experience& experience) { last = experience; };
       LiveJob job(options, testing::uniform_plan(options, {1, 1}, 2));
-      for (int step = 0; step < 2; ++step) {
-        const StepReport report = job.run_step();
-        EXPECT_LT(largest_difference(last), tolerance)
-            << "temperature " << params.temperature << ", top-k " << params.top_k << ", top-p "
-            << params.top_p << ", greedy " << params.greedy;
-        EXPECT_LT(report.metrics.at("training/rollout_probs_diff_max"), tolerance);
-      }
+      const StepReport report = job.run_step();
+      EXPECT_LT(largest_difference(last), tolerance)
+          << "temperature " << params.temperature << ", top-k " << params.top_k << ", top-p "
+          << params.top_p << ", greedy " << params.greedy;
+      EXPECT_LT(report.metrics.at("training/rollout_probs_diff_max"), tolerance);
     }
   }
 }
