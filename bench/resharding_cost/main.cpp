@@ -4,8 +4,8 @@
 //
 //   build/release/bench/nereus_resharding_cost --output bench/results/resharding_cost.json
 //
-// Fails if a fused transition moves more bytes or takes longer than its four primitives, if what its
-// targets need neither was there nor came, or if a device would hold more than it has.
+// Fails if a fused transition moves more bytes or takes longer than its four primitives, if what
+// its targets need neither was there nor came, or if a device would hold more than it has.
 //
 // Moving is predicted at the efficiency that large sends reached on 2 × H200. Set-up (creating
 // communicators) is listed beside it: Nereus makes them in the background before the boundary, the
@@ -95,7 +95,8 @@ Bytes crossing(const Traffic& traffic) {
 Bytes made(const Plan& plan, const Plan& before, const JobSpec& job) {
   Bytes sum;
   for (const StagePlan& stage : plan.stages) {
-    const StateSchema schema = state_schema(job.models.at(stage.model_stage.role), stage.model_stage);
+    const StateSchema schema =
+        state_schema(job.models.at(stage.model_stage.role), stage.model_stage);
     const EmuCollection old = units_of(at(before, stage.model_stage));
     for (const Emu& unit : units_of(stage)) {
       if (std::ranges::find(old, unit) != old.end()) continue;
@@ -114,9 +115,9 @@ void check(const Workload& workload, const Cost& unfused, const Cost& fused) {
   require(crossing(fused.traffic) <= crossing(unfused.traffic), "fused moves more bytes");
   const Bytes needed = made(workload.to, workload.from, workload.job);
   require(needed > Bytes(), "nothing is made");
-  require(fused.traffic.local + crossing(fused.traffic) == needed,
-          to_string(fused.traffic.local + crossing(fused.traffic)) + " came of " +
-              to_string(needed));
+  require(
+      fused.traffic.local + crossing(fused.traffic) == needed,
+      to_string(fused.traffic.local + crossing(fused.traffic)) + " came of " + to_string(needed));
   for (const Cost& cost : {unfused, fused}) {
     require(cost.moving > Seconds() && cost.peak > Bytes(), "costs nothing");
     require(cost.peak <= workload.cluster.device.memory, "does not fit");

@@ -44,7 +44,7 @@ void run_and_check(const TransitionCase& c, const TransitionOptions& options, Ta
   EXPECT_TRUE(report.verified || dag->empty());
   ASSERT_EQ(report.primitives.size(), dag->primitives.size());
   ASSERT_EQ(devices.problem_with(c.to), "");
-  EXPECT_EQ(report.peak_bytes.empty(), dag->empty());
+  EXPECT_TRUE(!report.peak_bytes.empty() || dag->empty());
   for (const auto& [device, peak] : report.peak_bytes) {
     if (!devices.memory_is_exact()) break;
     const auto predicted = dag->peak_bytes.find(device);

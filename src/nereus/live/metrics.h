@@ -15,8 +15,8 @@ void add_batch_metrics(const Experience& experience, int64_t response_limit, Met
 // critic/vf_explained_var over the tokens of scored samples, if there are any; needs returns.
 void add_value_metrics(const Experience& experience, Metrics& metrics);
 // timing_s/*, timing_per_token_ms/*, perf/*, training/global_step. perf/throughput is tokens per
-// second and device of the plan; perf/max_memory_allocated_gb the peak of the fullest device in GiB,
-// in this step (verl's is that since the start).
+// second and device of the plan; perf/max_memory_allocated_gb the peak of the fullest device in
+// GiB, in this step (verl's is that since the start).
 void add_performance_metrics(const StepReport& report, Metrics& metrics);
 
 }  // namespace nereus

@@ -12,9 +12,8 @@ TEST(PerformanceMetrics, AreOfTheDevicesThatHeldAnything) {
   report.prompt_tokens = 100;
   report.response_tokens = 300;
   report.nodes = {{"gen", Seconds(3), {}}, {"update_actor", Seconds(1), {}}};
-  report.peak_bytes = {{{0, 0}, Bytes(int64_t{1} << 30)},
-                       {{0, 1}, Bytes(int64_t{3} << 29)},
-                       {{0, 2}, Bytes()}};
+  report.peak_bytes = {
+      {{0, 0}, Bytes(int64_t{1} << 30)}, {{0, 1}, Bytes(int64_t{3} << 29)}, {{0, 2}, Bytes()}};
   Metrics metrics;
   add_performance_metrics(report, metrics);
   EXPECT_DOUBLE_EQ(metrics.at("perf/max_memory_allocated_gb"), 1.5);
