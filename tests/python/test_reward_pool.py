@@ -11,6 +11,7 @@ import pytest
 
 from program import ROOT, command, run, write_config
 
+MODEL = ROOT / "assets/stories260K"
 CONFIG = """
 data:
   train_files: {prompts}
@@ -276,8 +277,8 @@ def test_a_file_named_like_a_module_that_it_uses(tmp_path):
 
 def test_a_changed_folder_does_not_move_the_run(tmp_path):
     config = make_job(tmp_path, {"changes_folder": KINDS["changes_folder"]})
-    done = subprocess.run(command("train", config, "--run-dir", "runs/here"), cwd=tmp_path, text=True,
-                          capture_output=True, timeout=300, check=False)
+    done = subprocess.run(command("train", config, "--run-dir", "runs/here", f"actor_rollout_ref.model.path={MODEL}"),
+                          cwd=tmp_path, text=True, capture_output=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "runs/here/checkpoints/step_2").is_dir()
     assert len(metrics(tmp_path / "runs/here")) == 2
