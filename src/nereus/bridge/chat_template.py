@@ -1,6 +1,7 @@
 """A tokenizer's chat template, rendered as transformers does it.
 
-Compiled into the program (hf_tokenizer.cpp); jinja2 alone, because importing transformers takes seconds.
+Compiled into the program, where it runs in worker processes with limits of time and memory, which the sandbox has not
+(chat_renderer.cpp); jinja2 alone, because importing transformers takes seconds.
 """
 
 import datetime
@@ -126,3 +127,9 @@ def load(directory, tokens=None):
         return template.render(messages=present, tools=None, documents=None, add_generation_prompt=True, **tokens)
 
     return render
+
+
+def open_task(directory, tokens):
+    """For the worker: from a list of conversations (each a list as JSON) to the list of their texts, or to None."""
+    render = load(directory, tokens)
+    return lambda conversations: render and [render(messages) for messages in json.loads(conversations)]

@@ -5,9 +5,9 @@
 
 #include <utility>
 
-#include "chat_template_source.h"
 #include "hf_tokenizer_source.h"
 #include "nereus/base/error.h"
+#include "nereus/bridge/chat_renderer.h"
 #include "nereus/bridge/python.h"
 
 namespace nereus {
@@ -43,7 +43,6 @@ class HfTokenizer final : public Tokenizer {
   ~HfTokenizer() override {
     const py::gil_scoped_acquire gil;
     tokenizer_ = py::object();
-    render_chat_ = py::object();
   }
   HfTokenizer(const HfTokenizer&) = delete;
   HfTokenizer& operator=(const HfTokenizer&) = delete;
@@ -52,15 +51,16 @@ class HfTokenizer final : public Tokenizer {
     return call<std::vector<int64_t>>("encode", text, add_special);
   }
 
-  std::optional<std::vector<int64_t>> encode_chat(const std::string& messages) const override {
-    const auto text =
-        in_python("chat template of " + directory_, [&]() -> std::optional<std::string> {
-          load_chat_template();
-          if (render_chat_.is_none()) return std::nullopt;
-          return render_chat_(messages).cast<std::string>();
-        });
+  std::optional<EncodedChats> encode_chats(
+      const std::vector<std::string>& conversations) const override {
+    std::optional<RenderedChats> chats = render_chats(directory_, special_tokens(), conversations);
+    if (!chats) return std::nullopt;
+    EncodedChats encoded{{}, std::move(chats->failure)};
     // The template writes the special tokens itself.
-    return text ? std::optional(encode(*text, /*add_special=*/false)) : std::nullopt;
+    for (const std::string& text : chats->texts) {
+      encoded.tokens.push_back(encode(text, /*add_special=*/false));
+    }
+    return encoded;
   }
 
   std::string decode(std::span<const int64_t> tokens) const override {
@@ -77,6 +77,14 @@ class HfTokenizer final : public Tokenizer {
   }
 
  private:
+  // What templates know under names such as bos_token; null: as the files say.
+  Json special_tokens() const {
+    return in_python(where_, [&] {
+      const py::object text =
+          py::module_::import("json").attr("dumps")(tokenizer_.attr("special_tokens"));
+      return Json::parse(text.cast<std::string>());
+    });
+  }
   static py::dict run_source(const char* name, const char* source) {
     py::dict module;
     module["__name__"] = name;
@@ -92,17 +100,9 @@ class HfTokenizer final : public Tokenizer {
     });
   }
 
-  // On first use, so that jobs without conversations need neither jinja2 nor a sound template.
-  void load_chat_template() const {
-    if (render_chat_) return;
-    const py::dict module = run_source("nereus_chat_template", kChatTemplateSource);
-    render_chat_ = module["load"](directory_, tokenizer_.attr("special_tokens"));
-  }
-
   std::string directory_;
   std::string where_;
-  py::object tokenizer_;            // hf_tokenizer.py's HfTokenizer
-  mutable py::object render_chat_;  // guarded by the GIL; None: there is no template
+  py::object tokenizer_;  // hf_tokenizer.py's HfTokenizer
 };
 
 }  // namespace

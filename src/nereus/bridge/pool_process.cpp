@@ -18,9 +18,9 @@
 #include "nereus/base/error.h"
 #include "nereus/base/json.h"
 #include "nereus/bridge/python.h"
-#include "processes_source.h"
-#include "worker_pool_source.h"
-#include "worker_source.h"
+#include "workers/processes_source.h"
+#include "workers/worker_pool_source.h"
+#include "workers/worker_source.h"
 
 namespace nereus {
 

@@ -1,6 +1,6 @@
 #include "nereus/bridge/python_sources.h"
 
-#include "custom_reward_source.h"
+#include "workers/custom_reward_source.h"
 
 namespace nereus {
 

@@ -43,7 +43,7 @@ class NoTokenizer final : public Tokenizer {
 
 }  // namespace
 
-std::optional<std::vector<int64_t>> Tokenizer::encode_chat(const std::string&) const {
+std::optional<EncodedChats> Tokenizer::encode_chats(const std::vector<std::string>&) const {
   return std::nullopt;
 }
 
@@ -51,9 +51,9 @@ std::vector<int64_t> Tokenizer::missing_ids(int64_t) const { return {}; }
 
 std::unique_ptr<Tokenizer> Tokenizer::open(const std::filesystem::path& directory) {
   // Python opens some of them: it would wait for a pipe as well.
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
-                           "special_tokens_map.json", "added_tokens.json", "vocab.json",
-                           "merges.txt", "tokenizer.model"}) {
+  for (const char* name :
+       {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json",
+        "added_tokens.json", "vocab.json", "merges.txt", "tokenizer.model"}) {
     if (std::filesystem::exists(directory / name)) require_regular_file(directory / name);
   }
   for (const char* name : {"tokenizer.json", "vocab.json", "tokenizer.model"}) {

@@ -11,6 +11,11 @@
 
 namespace nereus {
 
+struct EncodedChats {
+  std::vector<std::vector<int64_t>> tokens;  // of the conversations before the first that has none
+  std::string failure;                       // why it has none; empty: all have
+};
+
 // The interpreter is started on first use and lives until the process ends. All methods take the
 // GIL themselves and may be called from any thread.
 class Tokenizer {
@@ -25,12 +30,14 @@ class Tokenizer {
   // Special tokens as the tokenizer's post-processor adds them if add_special; but a text that
   // begins with those that come first, such as the mark of a text's beginning, gets them once.
   virtual std::vector<int64_t> encode(const std::string& text, bool add_special) const = 0;
-  // A conversation as the tokenizer's chat template writes it, up to where the assistant's next
-  // message begins (transformers' add_generation_prompt). `messages`: a list of {"role", "content",
-  // …} as JSON. No value: the tokenizer has no chat template (chat_template.jinja, or
-  // "chat_template" in tokenizer_config.json). Throws Error(kInvalidInput) naming the directory for
-  // a template that cannot be read or that refuses the messages.
-  virtual std::optional<std::vector<int64_t>> encode_chat(const std::string& messages) const;
+  // Conversations as the tokenizer's chat template writes them, up to where the assistant's next
+  // message begins (transformers' add_generation_prompt). Each is a list of {"role", "content", …}
+  // as JSON. No value: the tokenizer has no chat template (chat_template.jinja, or "chat_template"
+  // in tokenizer_config.json). Throws Error(kInvalidInput) naming the directory for a template that
+  // cannot be read; that it refuses a conversation, or takes too much for it (render_chats()), is
+  // EncodedChats::failure. Starts a process: give all conversations at once.
+  virtual std::optional<EncodedChats> encode_chats(
+      const std::vector<std::string>& conversations) const;
   // Special tokens are left out (the character tokenizer leaves out its end token only).
   virtual std::string decode(std::span<const int64_t> tokens) const = 0;
   // Many at once: one crossing of the language border.

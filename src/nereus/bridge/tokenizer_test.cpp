@@ -84,6 +84,15 @@ TEST(HfTokenizer, BadFileAndBadTextAreNamed) {
   EXPECT_THAT(refusal([&] { tokenizer->encode("\xff", true); }), HasSubstr("utf-8"));
 }
 
+// Of one conversation; no value without a template. Throws the reason if there is no text.
+std::optional<std::vector<int64_t>> encode_chat(const Tokenizer& tokenizer,
+                                                const std::string& messages) {
+  const auto chats = tokenizer.encode_chats({messages});
+  if (!chats) return std::nullopt;
+  if (!chats->failure.empty()) throw Error(ErrorCode::kInvalidInput, chats->failure);
+  return chats->tokens.at(0);
+}
+
 constexpr const char* kConversation =
     R"([{"role":"system","content":"Be brief."},{"role":"user","content":"Once"},)"
     R"({"role":"assistant","content":"upon"},{"role":"user","content":"a time"}])";
@@ -116,7 +125,7 @@ std::string config_with(const Json& chat_template) {
 TEST(ChatTemplate, FromTokenizerConfig) {
   const auto tokenizer =
       Tokenizer::open(stories_with({{"tokenizer_config.json", config_with(kTemplate)}}));
-  const auto tokens = tokenizer->encode_chat(kConversation).value();
+  const auto tokens = encode_chat(*tokenizer, kConversation).value();
   EXPECT_EQ(tokens, tokenizer->encode(kRendered, /*add_special=*/false));
   EXPECT_EQ(std::ranges::count(tokens, 1), 1);  // <s>, which add_special would write once more
   EXPECT_EQ(std::ranges::count(tokens, 2), 4);  // </s>
@@ -125,7 +134,7 @@ TEST(ChatTemplate, FromTokenizerConfig) {
 TEST(ChatTemplate, AFileOfItsOwnComesFirst) {
   const auto tokenizer = Tokenizer::open(stories_with(
       {{"tokenizer_config.json", config_with("no")}, {"chat_template.jinja", kTemplate}}));
-  EXPECT_EQ(tokenizer->encode_chat(kConversation), tokenizer->encode(kRendered, false));
+  EXPECT_EQ(encode_chat(*tokenizer, kConversation), tokenizer->encode(kRendered, false));
 }
 
 TEST(ChatTemplate, TheDefaultOfSeveral) {
@@ -133,12 +142,12 @@ TEST(ChatTemplate, TheDefaultOfSeveral) {
                         {{"name", "default"}, {"template", kTemplate}}};
   const auto tokenizer =
       Tokenizer::open(stories_with({{"tokenizer_config.json", config_with(several)}}));
-  EXPECT_EQ(tokenizer->encode_chat(kConversation), tokenizer->encode(kRendered, false));
+  EXPECT_EQ(encode_chat(*tokenizer, kConversation), tokenizer->encode(kRendered, false));
 }
 
 TEST(ChatTemplate, NoneThere) {
   for (const char* directory : {"stories260K", "digits", "prompts"}) {
-    EXPECT_EQ(Tokenizer::open(kAssets / directory)->encode_chat(kConversation), std::nullopt);
+    EXPECT_EQ(encode_chat(*Tokenizer::open(kAssets / directory), kConversation), std::nullopt);
   }
 }
 
@@ -153,8 +162,40 @@ TEST(ChatTemplate, RefusalsNameTheDirectory) {
   for (const auto& [chat_template, reason] : cases) {
     const auto directory = stories_with({{"tokenizer_config.json", config_with(chat_template)}});
     const auto tokenizer = Tokenizer::open(directory);
-    EXPECT_THAT(refusal([&] { tokenizer->encode_chat(kConversation); }),
+    EXPECT_THAT(refusal([&] { encode_chat(*tokenizer, kConversation); }),
                 AllOf(HasSubstr("chat template of " + directory.string()), HasSubstr(reason)));
+  }
+}
+
+// Templates that sandboxes let through: they would take hours, or all memory.
+TEST(ChatTemplate, TakesNoMoreThanItMay) {
+  const std::vector<std::pair<const char*, const char*>> cases = {
+      {"{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}x",
+       "longer than 10 s"},
+      {"{{ 'a' * 10**10 }}", "it may take 1.00 GiB"},
+      {"{{ [1] | batch(10**9, 0) | list | length }}", "it may take 1.00 GiB"},
+      {"{{ 'a' * (17 * 2**20) }}", "at most 16777216"}};
+  for (const auto& [chat_template, reason] : cases) {
+    const auto directory = stories_with({{"tokenizer_config.json", config_with(chat_template)}});
+    EXPECT_THAT(refusal([&] { encode_chat(*Tokenizer::open(directory), kConversation); }),
+                AllOf(HasSubstr("chat template of " + directory.string()), HasSubstr(reason)));
+  }
+}
+
+TEST(ChatTemplate, ManyConversationsUpToTheFirstThatIsRefused) {
+  const auto tokenizer = Tokenizer::open(stories_with(
+      {{"tokenizer_config.json",
+        config_with("{% if messages[0].content == '150' %}{{ raise_exception('no') }}{% endif %}"
+                    "{{ messages[0].content }}")}}));
+  std::vector<std::string> conversations;
+  for (int i = 0; i < 200; ++i) {
+    conversations.push_back(R"([{"role":"user","content":")" + std::to_string(i) + "\"}]");
+  }
+  const EncodedChats chats = tokenizer->encode_chats(conversations).value();
+  ASSERT_EQ(chats.tokens.size(), 150);
+  EXPECT_THAT(chats.failure, HasSubstr("TemplateError: no"));
+  for (int i = 0; i < 150; ++i) {
+    EXPECT_EQ(chats.tokens[i], tokenizer->encode(std::to_string(i), false));
   }
 }
 

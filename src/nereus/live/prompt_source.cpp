@@ -1,6 +1,8 @@
 #include "nereus/live/prompt_source.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <span>
 
 #include "nereus/base/error.h"
@@ -17,11 +19,38 @@ bool is_one_question(const Json& messages) {
   return messages.size() == 1 && messages[0]["role"] == "user";
 }
 
+bool is_conversation(const Prompt& prompt) {
+  return prompt.ids.empty() && !prompt.messages.empty();
+}
+
+// Tokens of the rows that are conversations, under the chat template; empty if there is none.
+std::map<size_t, std::vector<int64_t>> encode_conversations(const std::vector<Prompt>& prompts,
+                                                            const Tokenizer& tokenizer,
+                                                            const DataOptions& options) {
+  std::vector<size_t> rows;
+  std::vector<std::string> conversations;
+  for (size_t row = 0; row < prompts.size(); ++row) {
+    if (!is_conversation(prompts[row])) continue;
+    rows.push_back(row);
+    conversations.push_back(prompts[row].messages);
+  }
+  if (rows.empty()) return {};
+  std::optional<EncodedChats> chats = tokenizer.encode_chats(conversations);
+  if (!chats) return {};
+  if (!chats->failure.empty()) {
+    const Prompt& failed = prompts[rows[chats->tokens.size()]];
+    throw Error(ErrorCode::kInvalidInput,
+                prompt_place(options.train_file, failed.line) + ": " + chats->failure);
+  }
+  std::map<size_t, std::vector<int64_t>> tokens;
+  for (size_t i = 0; i < rows.size(); ++i) tokens[rows[i]] = std::move(chats->tokens[i]);
+  return tokens;
+}
+
 std::vector<int64_t> encode(const Prompt& prompt, const Tokenizer& tokenizer,
                             const std::filesystem::path& directory) {
   if (!prompt.ids.empty()) return prompt.ids;
-  if (!prompt.messages.empty()) {
-    if (const auto tokens = tokenizer.encode_chat(prompt.messages)) return *tokens;
+  if (is_conversation(prompt)) {
     const Json messages = parse_json(prompt.messages, "messages");
     if (!is_one_question(messages)) {
       throw Error(ErrorCode::kInvalidInput,
@@ -35,22 +64,23 @@ std::vector<int64_t> encode(const Prompt& prompt, const Tokenizer& tokenizer,
   return tokenizer.encode(prompt.text, /*add_special=*/true);
 }
 
-std::vector<int64_t> tokens_of(const Prompt& prompt, const Tokenizer& tokenizer, int64_t vocab_size,
+std::vector<int64_t> tokens_of(const Prompt& prompt, const Tokenizer& tokenizer,
                                const DataOptions& options) {
-  const std::string where = prompt_place(options.train_file, prompt.line);
-  std::vector<int64_t> tokens;
   try {
-    tokens = encode(prompt, tokenizer, options.tokenizer);
+    return encode(prompt, tokenizer, options.tokenizer);
   } catch (const Error& error) {
-    throw Error(error.code(), where + ": " + error.what());
+    throw Error(error.code(), prompt_place(options.train_file, prompt.line) + ": " + error.what());
   }
+}
+
+void verify_tokens(const std::vector<int64_t>& tokens, const Prompt& prompt, int64_t vocab_size,
+                   const DataOptions& options) {
   for (const int64_t token : tokens) {
     if (token >= 0 && token < vocab_size) continue;
-    throw Error(ErrorCode::kInvalidInput, where + ": token " + std::to_string(token) +
-                                              " is not in the actor's vocabulary of " +
-                                              std::to_string(vocab_size));
+    throw Error(ErrorCode::kInvalidInput,
+                prompt_place(options.train_file, prompt.line) + ": token " + std::to_string(token) +
+                    " is not in the actor's vocabulary of " + std::to_string(vocab_size));
   }
-  return tokens;
 }
 
 }  // namespace
@@ -59,9 +89,14 @@ PromptSource::PromptSource(const DataOptions& options, const Tokenizer& tokenize
                            int64_t vocab_size, uint64_t seed)
     : shuffle_(options.shuffle), seed_(seed) {
   std::vector<Prompt> prompts = read_prompts(options.train_file, options.prompt_key);
+  auto conversations = encode_conversations(prompts, tokenizer, options);
   std::vector<Entry> too_long;
   for (size_t row = 0; row < prompts.size(); ++row) {
-    std::vector<int64_t> tokens = tokens_of(prompts[row], tokenizer, vocab_size, options);
+    const auto found = conversations.find(row);
+    std::vector<int64_t> tokens = found != conversations.end()
+                                      ? std::move(found->second)
+                                      : tokens_of(prompts[row], tokenizer, options);
+    verify_tokens(tokens, prompts[row], vocab_size, options);
     Entry entry{static_cast<int64_t>(row), std::move(prompts[row]), std::move(tokens)};
     const bool fits = static_cast<int64_t>(entry.tokens.size()) <= options.max_prompt_length;
     (fits ? entries_ : too_long).push_back(std::move(entry));

@@ -21,7 +21,8 @@ def module_of(file, source):
     A stub of that name lets processes that the user's code starts find its functions."""
     name = "custom_module_" + hashlib.sha256(file.encode()).hexdigest()[:12]
     # At the end, so that neighbours of the file do not stand in for anybody's modules either.
-    sys.path.append(os.path.dirname(file))
+    State.folder = os.path.dirname(file)
+    sys.path.append(State.folder)
     if State.scratch is not None:
         with open(os.path.join(State.scratch, name + ".py"), "w", encoding="utf-8") as stub:
             stub.write(STUB.format(file=file))

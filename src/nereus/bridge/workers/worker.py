@@ -30,6 +30,7 @@ class State:
 
     call = None  # from an argument (JSON) to a value of plain types
     home = None  # the working directory
+    folder = None  # of the stranger's file, whose lines are worth naming
     scratch = None  # a folder that ends with the pool; None: there is none
     prints = None  # where prints go, should descriptors 1 and 2 be closed
     loop = None  # of asyncio, the same for all calls: sessions and locks belong to one
@@ -100,13 +101,14 @@ def text_of(value):
 
 
 def place_of(error):
-    """The innermost line of a file that the traceback names, but not of this one."""
-    frames, trace = [], error.__traceback__
+    """The innermost line of the stranger's own files in the traceback."""
+    place, trace = "", error.__traceback__
     while trace is not None:
-        frames.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
+        folder, name = os.path.split(trace.tb_frame.f_code.co_filename)
+        if folder == State.folder:
+            place = f" ({name} line {trace.tb_lineno})"
         trace = trace.tb_next
-    files = [(file, line) for file, line in frames if os.path.isabs(file)]
-    return f" ({os.path.basename(files[-1][0])} line {files[-1][1]})" if files else ""
+    return place
 
 
 def failure(error):
