@@ -1,8 +1,11 @@
 #include "nereus/data/prompts.h"
 
+#include <map>
 #include <sstream>
 #include <utility>
 
+#include "nereus/base/json_members.h"
+#include "nereus/base/text.h"
 #include "nereus/data/files.h"
 
 namespace nereus {
@@ -15,6 +18,34 @@ namespace {
 
 std::string start_of(const Json& value) { return value.dump().substr(0, 80); }
 
+// The text of a message's content, which may be a list of parts.
+std::string text_of(const Json& content, const std::string& where) {
+  if (content.is_string()) return content.get<std::string>();
+  if (!content.is_array()) {
+    refuse(where, "key \"content\" has an unusable value " + start_of(content) +
+                      "; expected a text or a list of {\"type\": \"text\", \"text\": …}");
+  }
+  std::vector<std::string> texts;
+  for (const Json& part : content) {
+    const bool is_text = part.is_object() && part.value("type", Json()) == "text";
+    if (!is_text || !part.value("text", Json()).is_string()) {
+      refuse(where, "\"content\" has the part " + start_of(part) +
+                        "; only {\"type\": \"text\", \"text\": …} can be given to a language " +
+                        "model: leave out images, audio and the like, or the row");
+    }
+    texts.push_back(part["text"].get<std::string>());
+  }
+  return join(texts, "\n");
+}
+
+// What the chat APIs let an assistant do instead of saying something.
+bool calls_tools(const Json& message) {
+  const auto has = [&](const char* key) {
+    return message.contains(key) && !message[key].is_null() && !message[key].empty();
+  };
+  return message["role"] == "assistant" && (has("tool_calls") || has("function_call"));
+}
+
 // The content of the last user message.
 std::string last_question(const Json& messages, const std::string& where) {
   std::string question;
@@ -23,7 +54,8 @@ std::string last_question(const Json& messages, const std::string& where) {
       refuse(where, "a message must be {\"role\": …, \"content\": …}, not " + start_of(message));
     }
     const auto role = require<std::string>(message, "role", where);
-    const auto content = require<std::string>(message, "content", where);
+    if (message.value("content", Json()).is_null() && calls_tools(message)) continue;
+    const std::string content = text_of(require<Json>(message, "content", where), where);
     if (role == "user") question = content;
   }
   if (question.empty()) refuse(where, "the prompt has no user message, or an empty one");
@@ -44,8 +76,30 @@ std::vector<int64_t> token_ids(const Json& values, const std::string& where) {
   return ids;
 }
 
+using Members = std::map<std::string, std::string>;
+
+// What the row has for the chat template besides messages.
+constexpr std::pair<const char*, Json::value_t> kForTemplates[] = {
+    {"tools", Json::value_t::array}, {"chat_template_kwargs", Json::value_t::object}};
+
+std::string conversation(const Json& row, const Members& members, const std::string& key,
+                         const std::string& where) {
+  std::string more;
+  for (const auto& [name, type] : kForTemplates) {
+    const Json value = optional(row, name, Json(), where);
+    if (value.empty()) continue;
+    if (value.type() != type) {
+      refuse(where, std::string(name) + " must be " +
+                        (type == Json::value_t::array ? "a list" : "an object") + ", not " +
+                        start_of(value));
+    }
+    more += std::string(",\"") + name + "\":" + members.at(name);
+  }
+  return more.empty() ? members.at(key) : "{\"messages\":" + members.at(key) + more + "}";
+}
+
 // Tokens, a text or messages.
-void read_prompt(const std::string& line, const Json& row, const std::string& key,
+void read_prompt(const Json& row, const Members& members, const std::string& key,
                  const std::string& where, Prompt& prompt) {
   if (const Json ids = optional(row, "prompt_ids", Json(), where); !ids.is_null()) {
     prompt.ids = token_ids(ids, where);
@@ -54,7 +108,7 @@ void read_prompt(const std::string& line, const Json& row, const std::string& ke
   const auto value = require<Json>(row, key.c_str(), where);
   if (value.is_array()) {
     prompt.text = last_question(value, where);
-    prompt.messages = nlohmann::ordered_json::parse(line).at(key).dump();
+    prompt.messages = conversation(row, members, key, where);
   } else if (value.is_string()) {
     prompt.text = value.get<std::string>();
   } else {
@@ -62,29 +116,37 @@ void read_prompt(const std::string& line, const Json& row, const std::string& ke
   }
 }
 
-// Answers may be numbers in the file; reward functions get text.
-std::string as_text(const Json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
+// As JSON. verl's comes first, as the answer of such a row may be a whole derivation.
+std::string ground_truth(Members members) {
+  Members verl = json_members(members["reward_model"]);
+  const std::string candidates[] = {verl["ground_truth"], members["label"], members["answer"]};
+  std::string null;
+  for (const std::string& candidate : candidates) {
+    if (!candidate.empty() && candidate != "null") return candidate;
+    if (!candidate.empty()) null = candidate;
+  }
+  return null;
 }
 
-std::string ground_truth(const Json& row) {
-  for (const char* key : {"label", "answer"}) {
-    if (row.contains(key) && !row[key].is_null()) return as_text(row[key]);
-  }
-  const Json::json_pointer verl("/reward_model/ground_truth");
-  return row.contains(verl) ? as_text(row.at(verl)) : "";
+// For rewards that compare texts.
+std::string as_text(const std::string& json) {
+  if (json.empty() || json == "null") return "";
+  return json.front() == '"' ? Json::parse(json).get<std::string>() : json;
 }
 
 Prompt parse_row(const std::string& line, int number, const std::string& prompt_key,
                  const std::string& where) {
-  Json row = parse_json(line, where);
+  const Json row = parse_json(line, where);
   if (!row.is_object()) refuse(where, "a row must be a JSON object");
+  Members members = json_members(line);
+  const std::string truth = ground_truth(members);
   Prompt prompt = {.line = number,
-                   .ground_truth = ground_truth(row),
+                   .ground_truth = as_text(truth),
+                   .ground_truth_json = truth,
                    .data_source = optional<std::string>(row, "data_source", "", where)};
-  read_prompt(line, row, prompt_key, where, prompt);
+  read_prompt(row, members, prompt_key, where, prompt);
   if (prompt.text.empty() && prompt.ids.empty()) refuse(where, "the prompt is empty");
-  prompt.extra = std::move(row);
+  if (row.value("extra_info", Json()).is_object()) prompt.extra_info = members["extra_info"];
   return prompt;
 }
 

@@ -28,10 +28,11 @@ RewardInput input_for(const Sample& sample, const Prompt& prompt, std::string re
   return {.prompt = prompt.text,
           .response = std::move(response),
           .ground_truth = prompt.ground_truth,
+          .ground_truth_json = prompt.ground_truth_json,
           .response_tokens = static_cast<int64_t>(sample.response.size()),
           .finished = sample.finished,
           .data_source = prompt.data_source,
-          .extra_info = prompt.extra.value("extra_info", Json())};
+          .extra_info = prompt.extra_info};
 }
 
 void keep_rollouts(const Experience& experience, int step, const std::vector<std::string>& texts,

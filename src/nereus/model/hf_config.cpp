@@ -1,4 +1,6 @@
 // Reading and writing config.json, with the defaults of transformers' configuration classes.
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -29,10 +31,13 @@ std::vector<Family> families() {
 
 constexpr const char* kLanguageModelClass = "ForCausalLM";
 constexpr const char* kScalarClass = "ForSequenceClassification";
+constexpr int64_t kMostPositions = (int64_t{1} << 31) - 1;
 
 [[noreturn]] void refuse(const std::string& where, const std::string& what) {
   throw Error(ErrorCode::kInvalidInput, where + ": " + what);
 }
+
+std::string number_text(double value) { return Json(value).dump(); }
 
 Family family_of(const std::string& model_type, const std::string& where) {
   std::vector<std::string> supported;
@@ -54,10 +59,41 @@ void refuse_quantised(const Json& config, const std::string& where) {
                     "from, whose config.json has no quantization_config");
 }
 
+// Where a layer looks at a window only. As in transformers, mistral's window (4096 if the key is
+// missing) is in use unless it is null; qwen's has a switch, and in qwen2 and qwen3 layers below
+// max_window_layers, or those that layer_types calls so, look at everything all the same.
+void refuse_windows(const Json& config, const ModelSpec& spec, const std::string& where) {
+  const bool mistral = spec.model_type == "mistral", by_layer = spec.model_type != kMixture;
+  const auto types = optional<std::vector<std::string>>(config, "layer_types", {}, where);
+  for (const std::string& type : types) {
+    if (type != "full_attention") {
+      refuse(where, "layer type \"" + type + "\" is not supported; supported: full_attention");
+    }
+  }
+  const bool qwen = spec.model_type.starts_with("qwen");
+  if (qwen && by_layer && !types.empty() && std::ssize(types) != spec.num_layers) {
+    refuse(where, "layer_types names " + std::to_string(types.size()) + " layers, but " +
+                      "num_hidden_layers is " + std::to_string(spec.num_layers));
+  }
+  if (!mistral && !(qwen && optional(config, "use_sliding_window", false, where))) return;
+  constexpr int64_t kWindow = 4096;
+  constexpr int kFullLayers = 28;
+  const int64_t fallback = config.contains("sliding_window") ? 0 : kWindow;
+  const auto window = optional<int64_t>(config, "sliding_window", fallback, where);
+  const bool all_full = qwen && by_layer &&
+                        (!types.empty() || spec.num_layers <= optional(config, "max_window_layers",
+                                                                       kFullLayers, where));
+  if (window > 0 && window < spec.max_position && !all_full) {
+    refuse(where, "sliding_window " + std::to_string(window) + " below max_position_embeddings " +
+                      std::to_string(spec.max_position) +
+                      " is not supported; only full attention is");
+  }
+}
+
 // Features that would change the result and that we do not compute.
 void refuse_unsupported(const Json& config, const ModelSpec& spec, const std::string& where) {
   const auto activation = optional<std::string>(config, "hidden_act", "silu", where);
-  if (activation != "silu") {
+  if (activation != "silu" && activation != "swish") {  // two names of one function
     refuse(where, "hidden_act \"" + activation + "\" is not supported; supported: silu");
   }
   for (const char* key : {"attention_bias", "mlp_bias"}) {
@@ -71,47 +107,61 @@ void refuse_unsupported(const Json& config, const ModelSpec& spec, const std::st
     refuse(where,
            "layers without experts (decoder_sparse_step, mlp_only_layers) are not supported");
   }
-  for (const auto& type : optional<std::vector<std::string>>(config, "layer_types", {}, where)) {
-    if (type != "full_attention") {
-      refuse(where, "layer type \"" + type + "\" is not supported; supported: full_attention");
-    }
-  }
-  // A mistral config without the key has transformers' default; qwen has a switch of its own.
-  const bool switched_on =
-      spec.model_type == "mistral" || optional(config, "use_sliding_window", false, where);
-  const int64_t fallback = config.contains("sliding_window") ? 0 : 4096;
-  const auto window = optional<int64_t>(config, "sliding_window", fallback, where);
-  if (switched_on && window > 0 && window < spec.max_position) {
-    refuse(where, "sliding_window " + std::to_string(window) + " below max_position_embeddings " +
-                      std::to_string(spec.max_position) +
-                      " is not supported; only full attention is");
-  }
+  refuse_windows(config, spec, where);
 }
 
-RopeScaling parse_llama3_scaling(const Json& rope, const std::string& where) {
-  return {.factor = require<double>(rope, "factor", where),
-          .low_freq_factor = require<double>(rope, "low_freq_factor", where),
-          .high_freq_factor = require<double>(rope, "high_freq_factor", where),
-          .original_max_position = require<int>(rope, "original_max_position_embeddings", where)};
+// Factors that give every frequency a finite number above 0.
+void verify_rope(const ModelSpec& spec, const std::string& where) {
+  const auto require_above = [&](const char* key, double value, double least) {
+    if (std::isfinite(value) && value > least) return;
+    refuse(where, std::string("RoPE: ") + key + " must be a number above " + number_text(least) +
+                      ", not " + number_text(value));
+  };
+  require_above("rope_theta", spec.rope_theta, 0);
+  if (!spec.rope_scaling) return;
+  const RopeScaling& scaling = *spec.rope_scaling;
+  require_above("factor", scaling.factor, 0);
+  require_above("low_freq_factor", scaling.low_freq_factor, 0);
+  require_above("high_freq_factor", scaling.high_freq_factor, scaling.low_freq_factor);
+  require_above("original_max_position_embeddings", scaling.original_max_position, 0);
 }
 
-// transformers 5 writes one "rope_parameters"; before it, "rope_theta" and "rope_scaling".
+RopeScaling parse_llama3_scaling(const Json& rope, const ModelSpec& spec,
+                                 const std::string& where) {
+  const int longest = static_cast<int>(std::min<int64_t>(spec.max_position, kMostPositions));
+  return {
+      .factor = require<double>(rope, "factor", where),
+      .low_freq_factor = require<double>(rope, "low_freq_factor", where),
+      .high_freq_factor = require<double>(rope, "high_freq_factor", where),
+      .original_max_position = optional(rope, "original_max_position_embeddings", longest, where)};
+}
+
+// transformers 5 writes one "rope_parameters"; before it, "rope_theta" and "rope_scaling", which
+// count if both are there.
 void parse_rope(const Json& config, ModelSpec& spec, const std::string& where) {
-  const Json none = Json::object();
-  const Json scaling = optional(config, "rope_scaling", none, where);
-  const Json rope = optional(config, "rope_parameters", scaling, where);
+  const Json parameters = optional(config, "rope_parameters", Json::object(), where);
+  const Json scaling = optional(config, "rope_scaling", Json::object(), where);
+  const Json& rope = scaling.empty() ? parameters : scaling;
+  if (!rope.is_object()) {
+    refuse(where, "rope_scaling and rope_parameters must be objects, not " + shown_json(rope));
+  }
+  for (const auto& [key, value] : rope.items()) {
+    if (value.is_object()) refuse(where, "RoPE of its own for \"" + key + "\" is not supported");
+  }
   const double theta = optional(config, "rope_theta", 10000.0, where);
   spec.rope_theta = optional(rope, "rope_theta", theta, where);
-  if (optional(rope, "partial_rotary_factor", 1.0, where) != 1) {
+  const double of_all = optional(config, "partial_rotary_factor", 1.0, where);
+  if (optional(rope, "partial_rotary_factor", of_all, where) != 1) {
     refuse(where, "partial_rotary_factor other than 1 is not supported");
   }
   const auto old_type = optional<std::string>(rope, "type", "default", where);
   const auto type = optional(rope, "rope_type", old_type, where);
   if (type == "llama3") {
-    spec.rope_scaling = parse_llama3_scaling(rope, where);
+    spec.rope_scaling = parse_llama3_scaling(rope, spec, where);
   } else if (type != "default") {
     refuse(where, "RoPE scaling \"" + type + "\" is not supported; supported: default, llama3");
   }
+  verify_rope(spec, where);
 }
 
 Head parse_head(const Json& config, const Family& family, const std::string& where) {
@@ -154,24 +204,57 @@ void parse_experts(const Json& config, ModelSpec& spec, const std::string& where
   spec.moe_intermediate_size = require<int64_t>(config, "moe_intermediate_size", where);
 }
 
-void verify_sizes(const ModelSpec& spec, const std::string& where) {
-  std::vector<std::pair<const char*, int64_t>> sizes = {
-      {"vocab_size", spec.vocab_size},
-      {"hidden_size", spec.hidden_size},
-      {"intermediate_size", spec.intermediate_size},
-      {"num_hidden_layers", spec.num_layers},
-      {"num_attention_heads", spec.num_heads},
-      {"num_key_value_heads", spec.num_kv_heads},
-      {"head_dim", spec.head_dim},
-      {"max_position_embeddings", spec.max_position}};
+// What a number of a config may be: far more than any model has, so little that products of them
+// are numbers too.
+constexpr int64_t kMostOfSome = 1 << 16;  // layers, heads, experts and their like
+constexpr int64_t kMostRows = int64_t{1} << 31;
+constexpr double kMostParameters = 1e15;
+
+struct Size {
+  const char* key;
+  int64_t value;
+  int64_t most;
+};
+
+std::vector<Size> sizes_of(const ModelSpec& spec) {
+  std::vector<Size> sizes = {{"vocab_size", spec.vocab_size, kMostRows},
+                             {"hidden_size", spec.hidden_size, kMostRows},
+                             {"intermediate_size", spec.intermediate_size, kMostRows},
+                             {"num_hidden_layers", spec.num_layers, kMostOfSome},
+                             {"num_attention_heads", spec.num_heads, kMostOfSome},
+                             {"num_key_value_heads", spec.num_kv_heads, kMostOfSome},
+                             {"head_dim", spec.head_dim, kMostOfSome},
+                             {"max_position_embeddings", spec.max_position, kMostPositions}};
   if (spec.model_type == kMixture) {
-    sizes.insert(sizes.end(), {{"num_experts", spec.num_experts},
-                               {"num_experts_per_tok", spec.experts_per_token},
-                               {"moe_intermediate_size", spec.moe_intermediate_size}});
+    sizes.insert(sizes.end(), {{"num_experts", spec.num_experts, kMostOfSome},
+                               {"num_experts_per_tok", spec.experts_per_token, kMostOfSome},
+                               {"moe_intermediate_size", spec.moe_intermediate_size, kMostRows}});
   }
-  for (const auto& [key, size] : sizes) {
+  return sizes;
+}
+
+// About, in doubles, which do not overflow.
+double parameters_of(const ModelSpec& spec) {
+  const auto hidden = static_cast<double>(spec.hidden_size);
+  const double heads = static_cast<double>(spec.num_heads) + spec.num_kv_heads;
+  const double dense = 3 * static_cast<double>(spec.intermediate_size);
+  const double experts = 3.0 * spec.num_experts * static_cast<double>(spec.moe_intermediate_size);
+  const double layer = 2 * heads * spec.head_dim + (spec.num_experts > 0 ? experts : dense);
+  return hidden * (2 * static_cast<double>(spec.vocab_size) + spec.num_layers * layer);
+}
+
+void verify_sizes(const ModelSpec& spec, const std::string& where) {
+  for (const auto& [key, size, most] : sizes_of(spec)) {
     if (size < 1)
       refuse(where, std::string(key) + " must be at least 1, not " + std::to_string(size));
+    if (size > most) {
+      refuse(where, std::string(key) + " must be at most " + std::to_string(most) + ", not " +
+                        std::to_string(size));
+    }
+  }
+  if (parameters_of(spec) > kMostParameters) {
+    refuse(where, "the sizes make a model of " + number_text(parameters_of(spec)) +
+                      " parameters; at most " + number_text(kMostParameters) + " are possible");
   }
   if (spec.num_heads % spec.num_kv_heads != 0) {
     refuse(where, "num_key_value_heads " + std::to_string(spec.num_kv_heads) +
@@ -186,10 +269,37 @@ void verify_sizes(const ModelSpec& spec, const std::string& where) {
   }
 }
 
-// transformers' defaults where a config leaves the key out.
-int default_head_dim(const ModelSpec& spec) {
-  if (spec.model_type == "qwen3" || spec.model_type == kMixture) return 128;
-  return spec.num_heads > 0 ? static_cast<int>(spec.hidden_size / spec.num_heads) : 0;
+void verify_numbers(const ModelSpec& spec, const std::string& where) {
+  if (!(spec.rms_norm_eps > 0 && spec.rms_norm_eps < 1)) {
+    refuse(where,
+           "rms_norm_eps must be above 0 and below 1, not " + number_text(spec.rms_norm_eps));
+  }
+  const auto verify_id = [&](const char* key, int64_t id) {
+    if (id >= 0 && id < spec.vocab_size) return;
+    refuse(where, std::string(key) + " " + std::to_string(id) + " is no token: vocab_size is " +
+                      std::to_string(spec.vocab_size));
+  };
+  for (const int64_t id : spec.eos_token_ids) verify_id("eos_token_id", id);
+  if (spec.bos_token_id) verify_id("bos_token_id", *spec.bos_token_id);
+  if (spec.pad_token_id) verify_id("pad_token_id", *spec.pad_token_id);
+}
+
+// transformers' defaults where a config leaves the key out, or has null.
+int default_head_dim(const Json& config, const ModelSpec& spec, const std::string& where) {
+  if (spec.model_type == "qwen3") return 128;
+  if (spec.num_heads < 1 || !optional(config, "head_dim", Json(), where).is_null()) return 0;
+  if (spec.hidden_size % spec.num_heads != 0) {
+    refuse(where, "hidden_size " + std::to_string(spec.hidden_size) +
+                      " is no multiple of num_attention_heads " + std::to_string(spec.num_heads) +
+                      ", and there is no head_dim");
+  }
+  return static_cast<int>(std::min(spec.hidden_size / spec.num_heads, kMostPositions));
+}
+
+int default_kv_heads(const Json& config, const ModelSpec& spec) {
+  if (spec.model_type == "llama" || config.contains("num_key_value_heads")) return spec.num_heads;
+  if (spec.model_type == "mistral") return 8;
+  return spec.model_type == kMixture ? 4 : 32;
 }
 
 Json or_null(const std::optional<int64_t>& id) { return id ? Json(*id) : Json(nullptr); }
@@ -215,10 +325,9 @@ ModelSpec parse_model_config(const Json& config, const std::string& where) {
   spec.intermediate_size = require<int64_t>(config, "intermediate_size", where);
   spec.num_layers = require<int>(config, "num_hidden_layers", where);
   spec.num_heads = require<int>(config, "num_attention_heads", where);
-  spec.num_kv_heads = spec.model_type == "llama"
-                          ? optional(config, "num_key_value_heads", spec.num_heads, where)
-                          : require<int>(config, "num_key_value_heads", where);
-  spec.head_dim = optional(config, "head_dim", default_head_dim(spec), where);
+  spec.num_kv_heads =
+      optional(config, "num_key_value_heads", default_kv_heads(config, spec), where);
+  spec.head_dim = optional(config, "head_dim", default_head_dim(config, spec, where), where);
   spec.max_position = require<int64_t>(config, "max_position_embeddings", where);
   spec.rms_norm_eps = optional(config, "rms_norm_eps", 1e-6, where);
   spec.head = parse_head(config, family, where);
@@ -230,8 +339,10 @@ ModelSpec parse_model_config(const Json& config, const std::string& where) {
   spec.eos_token_ids = parse_ids(config, "eos_token_id", where);
   spec.bos_token_id = parse_id(config, "bos_token_id", where);
   spec.pad_token_id = parse_id(config, "pad_token_id", where);
-  parse_rope(config, spec, where);
+  if (spec.pad_token_id == -1) spec.pad_token_id.reset();  // the first Llama's way to have none
   verify_sizes(spec, where);
+  verify_numbers(spec, where);
+  parse_rope(config, spec, where);
   refuse_unsupported(config, spec, where);
   return spec;
 }

@@ -2,8 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "nereus/model/model_spec.h"
 
@@ -201,12 +205,110 @@ TEST(HfConfig, SlidingWindowOnlyWhereItIsInUse) {
               HasSubstr("sliding_attention"));
 }
 
+std::string text_of(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+Json as_read(const ModelSpec& spec) {
+  const auto id = [](const std::optional<int64_t>& value) { return value ? Json(*value) : Json(); };
+  Json scaling;
+  if (spec.rope_scaling) {
+    scaling = {spec.rope_scaling->factor, spec.rope_scaling->low_freq_factor,
+               spec.rope_scaling->high_freq_factor, spec.rope_scaling->original_max_position};
+  }
+  return {{"vocab_size", spec.vocab_size},
+          {"hidden_size", spec.hidden_size},
+          {"intermediate_size", spec.intermediate_size},
+          {"num_layers", spec.num_layers},
+          {"num_heads", spec.num_heads},
+          {"num_kv_heads", spec.num_kv_heads},
+          {"head_dim", spec.head_dim},
+          {"max_position", spec.max_position},
+          {"rms_norm_eps", spec.rms_norm_eps},
+          {"tie_word_embeddings", spec.tie_word_embeddings},
+          {"rope_theta", spec.rope_theta},
+          {"rope_scaling", scaling},
+          {"eos_token_ids", spec.eos_token_ids},
+          {"bos_token_id", id(spec.bos_token_id)},
+          {"pad_token_id", id(spec.pad_token_id)}};
+}
+
+// tests/parity/config_cases.py wrote down what transformers reads in these files.
+TEST(HfConfig, SpellingsOfTransformers4And5) {
+  const auto file =
+      std::filesystem::path(NEREUS_SOURCE_DIR) / "src/nereus/model/testdata/configs.json";
+  const Json cases = parse_json(text_of(file), file.string());
+  EXPECT_GT(cases.size(), 100U);
+  for (const Json& entry : cases) {
+    const std::string text = entry.at("config").dump();
+    const auto name = entry.at("name").get<std::string>();
+    if (entry.contains("refusal")) {
+      EXPECT_THAT(refusal(text.c_str(), Json::object()),
+                  HasSubstr(entry.at("refusal").get<std::string>()))
+          << name;
+      continue;
+    }
+    ASSERT_EQ(refusal(text.c_str(), Json::object()), "accepted") << name;
+    EXPECT_EQ(as_read(parse(text.c_str())), entry.at("spec")) << name;
+  }
+}
+
 TEST(HfConfig, ImpossibleSizes) {
   EXPECT_THAT(refusal(kQwen3, {{"num_key_value_heads", 5}}),
               HasSubstr("5 does not divide num_attention_heads 16"));
   EXPECT_THAT(refusal(kQwen3, {{"num_key_value_heads", 0}}), HasSubstr("at least 1, not 0"));
-  EXPECT_THAT(refusal(kQwen3, {{"num_hidden_layers", -2}}), HasSubstr("num_hidden_layers"));
   EXPECT_THAT(refusal(kQwen3, {{"head_dim", 7}}), HasSubstr("head_dim 7"));
+  EXPECT_THAT(refusal(kStories, {{"hidden_size", 65}}),
+              HasSubstr("hidden_size 65 is no multiple of num_attention_heads 8"));
+  for (const char* key :
+       {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+        "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings"}) {
+    for (const char* value : {"-2", "0", "4.9", "4.0", "true", "\"4\"", "[4]", "1e30",
+                              "9223372036854775807", "4294967296"}) {
+      EXPECT_THAT(refusal(kQwen3, {{key, Json::parse(value)}}), HasSubstr(key)) << value;
+    }
+  }
+  EXPECT_THAT(refusal(kQwen3, {{"vocab_size", 2147483648}, {"hidden_size", 2147483648}}),
+              HasSubstr("parameters; at most"));
+}
+
+TEST(HfConfig, ImpossibleNumbers) {
+  for (const char* value : {"0", "-1e-6", "1", "true", "\"1e-6\"", "[]"}) {
+    EXPECT_THAT(refusal(kStories, {{"rms_norm_eps", Json::parse(value)}}),
+                HasSubstr("rms_norm_eps"))
+        << value;
+  }
+  for (const char* key : {"eos_token_id", "bos_token_id", "pad_token_id"}) {
+    for (const char* value : {"512", "-2", "1.0", "true", "\"2\"", "[1, 512]", "{}"}) {
+      const bool of_one = std::string_view(key) != "eos_token_id" && *value == '[';
+      if (of_one) continue;
+      EXPECT_THAT(refusal(kStories, {{key, Json::parse(value)}}), HasSubstr(key)) << value;
+    }
+  }
+  EXPECT_THAT(refusal(kStories, {{"eos_token_id", -1}}), HasSubstr("eos_token_id -1 is no token"));
+  EXPECT_EQ(refusal(kStories, {{"pad_token_id", -1}}), "accepted");
+}
+
+TEST(HfConfig, ImpossibleRope) {
+  for (const char* theta : {"0", "-1", "\"a\"", "true"}) {
+    EXPECT_THAT(refusal(kLlama31, {{"rope_theta", Json::parse(theta)}}), HasSubstr("rope_theta"));
+    EXPECT_THAT(refusal(kStories, {{"rope_parameters", {{"rope_theta", Json::parse(theta)}}}}),
+                HasSubstr("rope_theta"));
+  }
+  for (const char* key :
+       {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
+    for (const char* value : {"0", "-4", "true", "\"8\"", "[8]"}) {
+      EXPECT_THAT(refusal(kLlama31, {{"rope_scaling", {{key, Json::parse(value)}}}}),
+                  HasSubstr(key))
+          << value;
+    }
+  }
+  EXPECT_THAT(refusal(kLlama31, {{"rope_scaling", {{"high_freq_factor", 1}}}}),
+              HasSubstr("high_freq_factor must be a number above 1"));
+  EXPECT_THAT(refusal(kLlama31, {{"rope_scaling", {{"factor", nullptr}}}}), HasSubstr("factor"));
+  EXPECT_THAT(refusal(kLlama31, {{"rope_scaling", {{"rope_type", 3}}}}), HasSubstr("rope_type"));
+  EXPECT_THAT(refusal(kStories, {{"rope_parameters", 7}}), HasSubstr("must be objects"));
 }
 
 }  // namespace

@@ -57,7 +57,9 @@ struct ModelSpec {
 // Reads a Hugging Face config.json. Throws Error(kInvalidInput) naming `where` for a missing key,
 // an unsupported model_type (listing the supported ones), an unsupported feature (quantised
 // weights, sliding window in use, other RoPE scaling, biases elsewhere, another activation, layers
-// without experts among those that have them) or impossible sizes.
+// without experts among those that have them) or impossible sizes, RoPE factors, epsilons and ids
+// of tokens. Keys that may be missing or null have transformers' defaults; those of its versions 4
+// (rope_theta, rope_scaling) and 5 (rope_parameters) are both read, the older first.
 ModelSpec parse_model_config(const Json& config, const std::string& where);
 // The inverse: a config.json that transformers loads (LlamaForCausalLM, …).
 Json to_hf_config(const ModelSpec& spec, DType dtype);

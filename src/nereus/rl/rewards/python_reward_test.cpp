@@ -73,7 +73,7 @@ class PythonRewardTest : public ::testing::Test {
             .response_tokens = 3,
             .finished = true,
             .data_source = "sums",
-            .extra_info = {{"level", 2}}};
+            .extra_info = R"({"level": 2})"};
   }
   static std::string refusal(const std::function<void()>& call) {
     try {
