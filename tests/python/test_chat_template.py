@@ -82,6 +82,23 @@ CORNERS = """
     {% endfor %}
 {{ tools is none }} {{ documents is none }} {{ pad_token is defined }} {{ unk_token }} {{ dict(a=1) }}
 """
+# Contents that are lists, calls of tools and their answers, and what else a row may have for a template.
+TOOLS = """
+{%- if tools %}{{ '<tools>' + tools | tojson + '</tools>' }}{% endif %}
+{%- if enable_thinking is defined %}{{ '<think>' if enable_thinking else '<no_think>' }}{% endif %}
+{%- for message in messages %}
+    {{- '<|im_start|>' + message.role + (' ' + message.name if message.name else '') + '\\n' }}
+    {%- if message.content is string %}
+        {{- message.content }}
+    {%- else %}
+        {%- for part in message.content %}{{ part.text }}{% endfor %}
+    {%- endif %}
+    {%- for call in message.tool_calls or [] %}{{ call.function.name + (call.function.arguments | tojson) }}{% endfor %}
+    {{- message.tool_call_id if message.role == 'tool' }}
+    {{- '<|im_end|>\\n' }}
+{%- endfor %}
+{{- '<|im_start|>assistant\\n' if add_generation_prompt }}
+"""
 TEMPLATES = {"chatml": CHATML, "headers": HEADERS, "brackets": BRACKETS, "corners": CORNERS}
 ADDED = ["<|im_start|>", "<|im_end|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
 
@@ -105,9 +122,9 @@ def rendered(directory, messages):
     return text, tokenizer.encode(text, add_special_tokens=False).ids
 
 
-def expected(directory, messages):
+def expected(directory, messages, **arguments):
     tokenizer = AutoTokenizer.from_pretrained(directory)
-    arguments = dict(add_generation_prompt=True, return_dict=False)
+    arguments |= dict(add_generation_prompt=True, return_dict=False)
     text = tokenizer.apply_chat_template(messages, tokenize=False, **arguments)
     return text, tokenizer.apply_chat_template(messages, tokenize=True, **arguments)
 
@@ -144,6 +161,39 @@ def test_special_tokens_are_those_of_transformers(tmp_path):
         (directory / "special_tokens_map.json").write_text(json.dumps(older))
         (directory / "chat_template.jinja").write_text(template)
         assert rendered(directory, [QUESTION]) == expected(directory, [QUESTION])
+
+
+CALL = {"role": "assistant", "content": None, "tool_calls": [
+    {"id": "1", "type": "function", "function": {"name": "add", "arguments": {"b": 2, "a": 0.1}}}]}
+ANSWER = {"role": "tool", "tool_call_id": "1", "name": "add", "content": "4"}
+PARTS = {"role": "user", "content": [{"type": "text", "text": "What is"}, {"type": "text", "text": " 2+2?"}]}
+WITH_TOOLS = {
+    "calls": [QUESTION, CALL, ANSWER],
+    "content_left_out": [QUESTION, {key: value for key, value in CALL.items() if key != "content"}, ANSWER],
+    "parts": [SYSTEM, PARTS, {"role": "assistant", "content": "4"}, QUESTION],
+    "developer": [{"role": "developer", "content": "Be brief."}, QUESTION],
+    "assistant_last": [QUESTION, {"role": "assistant", "content": "It is"}],
+}
+
+
+@pytest.mark.parametrize("more", [{}, {"tools": [{"type": "function", "function": {"name": "add", "b": 1, "a": 2}}]},
+                                  {"chat_template_kwargs": {"enable_thinking": False}}], ids=["", "tools", "names"])
+@pytest.mark.parametrize("name", WITH_TOOLS)
+def test_members_of_the_chat_apis_are_those_of_transformers(tmp_path, name, more):
+    directory = stories(tmp_path / "tokenizer", ADDED)
+    (directory / "chat_template.jinja").write_text(TOOLS)
+    messages = WITH_TOOLS[name]
+    arguments = {"tools": more.get("tools"), **more.get("chat_template_kwargs", {})}
+    given = {"messages": messages, **more} if more else messages
+    assert rendered(directory, given) == expected(directory, messages, **arguments)
+
+
+@pytest.mark.parametrize("name", ["chatml", "headers", "brackets"])
+def test_a_template_without_lists_gets_texts(tmp_path, name):
+    directory = stories(tmp_path / "tokenizer", ADDED)
+    (directory / "chat_template.jinja").write_text(TEMPLATES[name])
+    text = {"role": "user", "content": "What is\n 2+2?"}
+    assert rendered(directory, [PARTS]) == expected(directory, [text])
 
 
 @pytest.mark.parametrize("name", CONVERSATIONS)

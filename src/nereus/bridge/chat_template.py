@@ -85,17 +85,17 @@ def read(directory, name):
         return file.read()
 
 
-def template_of(directory, config):
-    """The template's text, or None. A file of its own comes first; of several templates, "default" is the one."""
+def templates_of(directory, config):
+    """The templates' texts by name. A file of its own comes first and is the only one."""
     text = read(directory, "chat_template.jinja")
     if text is not None:
-        return text
+        return {"default": text}
     template = config.get("chat_template")
     if isinstance(template, list):
-        template = {entry["name"]: entry["template"] for entry in template}.get("default")
+        return {entry["name"]: entry["template"] for entry in template}
     if template is not None and not isinstance(template, str):
         raise TypeError(f"chat_template of tokenizer_config.json must be a text, not {template!r:.80}")
-    return template
+    return {} if template is None else {"default": template}
 
 
 def special_tokens(directory, config):
@@ -113,20 +113,46 @@ def load(directory, tokens=None):
     """A function from messages (a list as JSON) to the prompt's text, or None: there is no template. `tokens`: what
     templates know under names such as bos_token; None: as the files say."""
     config = json.loads(read(directory, "tokenizer_config.json") or "{}")
-    text = template_of(directory, config)
-    if text is None:
+    templates = templates_of(directory, config)
+    if "default" not in templates:
         return None
-    template = environment().from_string(text)
+    wanted = [name for name in ("default", "tool_use") if name in templates]
+    compiled = {name: environment().from_string(templates[name]) for name in wanted}
     if tokens is None:
         tokens = special_tokens(directory, config)
 
-    def render(messages):
-        present = [
-            {key: value for key, value in message.items() if value is not None} for message in json.loads(messages)
+    def render(given):
+        given = json.loads(given)
+        if isinstance(given, list):
+            given = {"messages": given}
+        tools = given.get("tools")
+        template = compiled["default"] if tools is None else compiled.get("tool_use", compiled["default"])
+        names = dict(tools=tools, documents=None, add_generation_prompt=True) | tokens
+        names |= given.get("chat_template_kwargs") or {}
+        messages = [
+            {key: value for key, value in message.items() if value is not None} for message in given["messages"]
         ]
-        return template.render(messages=present, tools=None, documents=None, add_generation_prompt=True, **tokens)
+        return render_parts(lambda messages: template.render(names | {"messages": messages}), messages)
 
     return render
+
+
+def render_parts(render, messages):
+    """Contents may be lists of parts. Templates that know none write Python's form of the list or fail; they get the
+    texts in it, one a line."""
+    lists = [message["content"] for message in messages if isinstance(message.get("content"), list)]
+    if not lists:
+        return render(messages)
+    try:
+        text = render(messages)
+        if not any(str(content) in text for content in lists):
+            return text
+    except (TypeError, AttributeError, jinja2.exceptions.UndefinedError):
+        pass
+    return render([
+        message | {"content": "\n".join(part["text"] for part in message["content"])}
+        if isinstance(message.get("content"), list) else message for message in messages
+    ])
 
 
 def open_task(directory, tokens):

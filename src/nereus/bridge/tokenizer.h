@@ -32,10 +32,13 @@ class Tokenizer {
   virtual std::vector<int64_t> encode(const std::string& text, bool add_special) const = 0;
   // Conversations as the tokenizer's chat template writes them, up to where the assistant's next
   // message begins (transformers' add_generation_prompt). Each is a list of {"role", "content", …}
-  // as JSON. No value: the tokenizer has no chat template (chat_template.jinja, or "chat_template"
-  // in tokenizer_config.json). Throws Error(kInvalidInput) naming the directory for a template that
-  // cannot be read; that it refuses a conversation, or takes too much for it (render_chats()), is
-  // EncodedChats::failure. Starts a process: give all conversations at once.
+  // as JSON, or an object with it as "messages", with "tools" and with "chat_template_kwargs",
+  // further names for the template. Contents may be lists of {"type": "text", "text"}: a template
+  // that knows no such lists gets their texts, joined by newlines. No value: the tokenizer has no
+  // chat template (chat_template.jinja, or "chat_template" in tokenizer_config.json). Throws
+  // Error(kInvalidInput) naming the directory for a template that cannot be read; that it refuses a
+  // conversation, or takes too much for it (render_chats()), is EncodedChats::failure. Starts a
+  // process: give all conversations at once.
   virtual std::optional<EncodedChats> encode_chats(
       const std::vector<std::string>& conversations) const;
   // Special tokens are left out (the character tokenizer leaves out its end token only).

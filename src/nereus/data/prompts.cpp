@@ -147,6 +147,7 @@ Prompt parse_row(const std::string& line, int number, const std::string& prompt_
   read_prompt(row, members, prompt_key, where, prompt);
   if (prompt.text.empty() && prompt.ids.empty()) refuse(where, "the prompt is empty");
   if (row.value("extra_info", Json()).is_object()) prompt.extra_info = members["extra_info"];
+  prompt.row = row.dump();
   return prompt;
 }
 

@@ -17,18 +17,19 @@ namespace nereus {
 inline constexpr uint64_t kMostPromptBytes = uint64_t{16} << 30U;
 
 struct Prompt {
-  int line = 0;              // of the file, from 1
-  std::string text;          // a string prompt, or the content of the last user message
-  // All messages as JSON, as the file has them; if the row has "tools" or "chat_template_kwargs", an
-  // object with these and "messages". Empty: not messages.
+  int line = 0;      // of the file, from 1
+  std::string text;  // a string prompt, or the content of the last user message
+  // All messages as JSON, as the file has them; if the row has "tools" or "chat_template_kwargs",
+  // an object with these and "messages". Empty: not messages.
   std::string messages;
   std::vector<int64_t> ids;  // "prompt_ids": tokens instead of a text, which is then empty
-  // reward_model.ground_truth, or else label or answer, as text: strings as they are, other values as
-  // the file writes them. May be empty.
+  // reward_model.ground_truth, or else label or answer, as text: strings as they are, other values
+  // as the file writes them. May be empty.
   std::string ground_truth;
   std::string ground_truth_json;  // the same as JSON, with its type and digits; empty: none
-  std::string data_source;   // verl's reward key; may be empty
-  std::string extra_info;    // an object as JSON, numbers as the file has them; empty: none
+  std::string data_source;        // verl's reward key; may be empty
+  std::string extra_info;         // an object as JSON, numbers as the file has them; empty: none
+  std::string row;                // all of it as JSON, keys in order
 };
 
 // How errors name a line: "FILE row LINE".

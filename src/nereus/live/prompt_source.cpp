@@ -51,8 +51,9 @@ std::vector<int64_t> encode(const Prompt& prompt, const Tokenizer& tokenizer,
                             const std::filesystem::path& directory) {
   if (!prompt.ids.empty()) return prompt.ids;
   if (is_conversation(prompt)) {
-    const Json messages = parse_json(prompt.messages, "messages");
-    if (!is_one_question(messages)) {
+    const Json given = parse_json(prompt.messages, "messages");
+    const Json& messages = given.is_object() ? given.at("messages") : given;
+    if (given.is_object() || !is_one_question(messages)) {
       throw Error(ErrorCode::kInvalidInput,
                   std::to_string(messages.size()) + " messages, the first from \"" +
                       messages[0]["role"].get<std::string>() + "\", but the tokenizer in " +
@@ -147,8 +148,7 @@ int64_t PromptSource::longest() const {
 std::string PromptSource::fingerprint() const {
   uint64_t hash = shuffle_ ? 1 : 0;
   for (const Entry& entry : entries_) {
-    const std::string row = entry.prompt.extra.dump(-1, ' ', false, Json::error_handler_t::replace);
-    hash = hash_bytes(std::as_bytes(std::span(row)), hash);
+    hash = hash_bytes(std::as_bytes(std::span(entry.prompt.row)), hash);
     hash = hash_bytes(std::as_bytes(std::span(entry.tokens)), hash);
   }
   return to_hex(hash);

@@ -3,6 +3,7 @@
 #include "nereus/base/error.h"
 #include "nereus/bridge/python_sources.h"
 #include "nereus/data/files.h"
+#include "nereus/rl/rewards/python_arguments.h"
 
 namespace nereus {
 
@@ -43,17 +44,6 @@ std::unique_ptr<PythonWorkers> open_pool(const std::filesystem::path& file,
   }
 }
 
-Json arguments_of(const RewardInput& input) {
-  Json extra_info = {{"prompt", input.prompt},
-                     {"response_tokens", input.response_tokens},
-                     {"finished", input.finished}};
-  if (input.extra_info.is_object()) extra_info.update(input.extra_info);
-  return {{"data_source", input.data_source},
-          {"solution_str", input.response},
-          {"ground_truth", input.ground_truth},
-          {"extra_info", extra_info}};
-}
-
 }  // namespace
 
 PythonReward::PythonReward(const std::filesystem::path& file, const std::string& function,
@@ -69,10 +59,7 @@ RewardOutput PythonReward::score(const RewardInput& input) const {
 std::vector<RewardResult> PythonReward::score_all(const std::vector<RewardInput>& inputs,
                                                   const StopToken& stop) const {
   std::vector<std::string> arguments;
-  for (const RewardInput& input : inputs) {
-    // A response may end in the middle of a character.
-    arguments.push_back(arguments_of(input).dump(-1, ' ', false, Json::error_handler_t::replace));
-  }
+  for (const RewardInput& input : inputs) arguments.push_back(python_arguments(input));
   std::vector<RewardResult> results;
   for (const PythonAnswer& answer : pool_->call(arguments, stop)) {
     results.push_back(result_of(answer));

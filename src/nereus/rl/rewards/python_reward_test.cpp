@@ -93,6 +93,31 @@ class PythonRewardTest : public ::testing::Test {
                                      ("nereus_python_reward_" + std::to_string(::getpid()));
 };
 
+TEST_F(PythonRewardTest, GroundTruthAndExtraInfoAreWhatTheRowHas) {
+  std::ofstream(directory_ / "math.py", std::ios::app) << R"(
+def exact(data_source, solution_str, ground_truth, extra_info):
+    assert extra_info == {"prompt": "of the row", "response_tokens": 3, "finished": True, "id": 12345678901234567890123}
+    assert type(extra_info["id"]) is int
+    return repr(ground_truth) == solution_str
+)";
+  const auto reward = open("exact");
+  RewardInput given = input("");
+  given.extra_info = R"( {"id": 12345678901234567890123, "prompt": "of the row"})";
+  const std::vector<std::pair<std::string, std::string>> values = {
+      {"12345678901234567890123", "12345678901234567890123"},
+      {"0.30000000000000004", "0.30000000000000004"},
+      {"[\"a\", 1.50, null]", "['a', 1.5, None]"},
+      {"{\"t\": true}", "{'t': True}"},
+      {"null", "None"},
+      {"\"4\\u0032\"", "'42'"},
+      {"", "'2'"}};  // the text
+  for (const auto& [json, python] : values) {
+    given.ground_truth_json = json;
+    given.response = python;
+    EXPECT_EQ(reward->score(given).score, 1) << json;
+  }
+}
+
 TEST_F(PythonRewardTest, IsCalledAsVerlDoes) {
   const auto reward = open();
   EXPECT_EQ(reward->score(input("2")).score, 1.5);

@@ -14,11 +14,11 @@
 namespace nereus {
 
 struct RewardInput {
-  std::string prompt;    // as text; of a conversation, the content of the last user message
-  std::string response;  // decoded, special tokens left out
-  std::string ground_truth;       // as text; may be empty
+  std::string prompt;        // as text; of a conversation, the content of the last user message
+  std::string response;      // decoded, special tokens left out
+  std::string ground_truth;  // as text; may be empty
   std::string ground_truth_json;  // the same with the type it has; empty: a text
-  int64_t response_tokens = 0;  // EOS included
+  int64_t response_tokens = 0;    // EOS included
   bool finished = false;
   std::string data_source;  // verl's; may be empty
   std::string extra_info;   // the row's, an object as JSON, or empty
