@@ -364,7 +364,7 @@ def test_a_reward_that_fails_for_good_costs_no_step(tmp_path):
             (tmp_path / "switch").write_text("")
             break
     _, err = process.communicate(timeout=300)
-    assert process.returncode == 1, err
+    assert process.returncode in (1, 2), err
     assert "the judge is gone" in err and "--resume" in err
     steps = len(steps_of(tmp_path / "run"))
     assert steps >= 2 and checkpoints(tmp_path / "run") == [steps]

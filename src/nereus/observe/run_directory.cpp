@@ -198,8 +198,8 @@ void verify_run_root(const fs::path& root) {
   std::error_code error;
   const fs::file_status status = fs::status(root, error);
   if (status.type() == fs::file_type::not_found) {
-    const bool dangling = fs::is_symlink(root, error);
-    if (dangling) refuse_root(root, "is a link to something that is not there");
+    if (error == std::errc::not_a_directory) refuse_root(root, "lies in something that is a file");
+    if (fs::is_symlink(root, error)) refuse_root(root, "is a link to what is not there");
     if (!root.empty()) return;
   }
   if (error) refuse_root(root, "cannot be a run directory: " + error.message());
