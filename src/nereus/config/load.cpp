@@ -136,7 +136,8 @@ class Entries {
   // Names the known option that is nearest, or the one of the same name in another section.
   std::string suggestion(const std::string& key) const {
     std::string best = nearest(key, known_);
-    const std::string tail = "." + key.substr(key.rfind('.') + 1);
+    std::string tail(1, '.');
+    tail += key.substr(key.rfind('.') + 1);
     for (const std::string& known : known_) {
       if (best.empty() && known.size() > tail.size() && known.ends_with(tail)) best = known;
     }
