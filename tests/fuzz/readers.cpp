@@ -57,7 +57,8 @@ void use(const Config& config) {
 Reader yaml_reader() {
   return {"yaml",
           {source_text("examples/quickstart.yaml"), source_text("examples/grpo.yaml"),
-           "plan: {all: &x {tp: 1, pp: 1, dp: 2}, actor/training: *x}\nsupply: [[0, 2]]\n"},
+           source_text("examples/quickstart.yaml") +
+               "plan: {all: &x {tp: 1, pp: 1, dp: 2}, actor/training: *x}\n"},
           [](const fs::path&, const std::string& input) {
             changed_settings(input, Config());
             use(parse_config(input, "input.yaml", kSource / "examples"));

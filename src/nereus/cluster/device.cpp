@@ -6,6 +6,8 @@
 #include <system_error>
 #include <utility>
 
+#include "nereus/base/text.h"
+
 namespace nereus {
 
 namespace {
@@ -35,7 +37,7 @@ DeviceId parse_device(const std::string& text) {
     if (complete && device.host >= 0 && device.index >= 0) return device;
   }
   throw Error(ErrorCode::kInvalidInput,
-              "\"" + text + "\" is not a device; write host:index, for example 0:3, or 0:host");
+              shown(text) + " is not a device; write host:index, for example 0:3, or 0:host");
 }
 
 void to_json(Json& j, const DeviceId& device) { j = to_string(device); }

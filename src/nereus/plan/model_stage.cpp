@@ -37,7 +37,7 @@ Word parse_word(Words<Word> words, const std::string& text, const std::string& w
     legal.push_back(name);
   }
   throw Error(ErrorCode::kInvalidInput,
-              "unknown " + what + " \"" + text + "\"; legal: " + join(legal, ", "));
+              "unknown " + what + " " + shown(text) + "; legal: " + join(legal, ", "));
 }
 
 }  // namespace

@@ -12,7 +12,11 @@ namespace nereus {
 namespace {
 
 [[noreturn]] void refuse(const std::string& key, const std::string& value, const std::string& why) {
-  throw Error(ErrorCode::kInvalidInput, key + " = " + value + ": " + why);
+  constexpr size_t kLongest = 200;
+  const auto clipped = [](const std::string& text) {
+    return text.size() > kLongest ? shown(text, kLongest) : text;
+  };
+  throw Error(ErrorCode::kInvalidInput, clipped(key) + " = " + clipped(value) + ": " + why);
 }
 
 bool matches(const IgnoreRule& rule, const std::string& key) {
