@@ -70,7 +70,7 @@ def shape_only(directory):
     """A model directory with nothing but a config.json, and prompts of its tokens."""
     config = json.loads((ROOT / "examples/models/llama-3.2-1b/config.json").read_text())
     config |= {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
-               "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 2000, "eos_token_id": 1}
+               "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 2000, "bos_token_id": 0, "eos_token_id": 1}
     model = directory / "model"
     model.mkdir()
     (model / "config.json").write_text(json.dumps(config))

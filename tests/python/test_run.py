@@ -110,7 +110,7 @@ def test_without_devices_the_run_saves_and_says_how_to_go_on(tmp_path):
 
 def test_two_runs_do_not_share_a_directory(tmp_path):
     directory = tmp_path / "run"
-    arguments = command("train", write_config(tmp_path), "--run-dir", directory)
+    arguments = command("train", write_config(tmp_path), "--run-dir", directory, "trainer.total_training_steps=100000")
     process = subprocess.Popen(arguments, cwd=ROOT, text=True, stdout=subprocess.PIPE)
     process.stdout.readline()
     second = run("train", write_config(tmp_path), "--run-dir", str(directory) + "/")
@@ -130,22 +130,17 @@ def test_nobodys_files_are_moved(tmp_path):
     assert (tmp_path / "mine/thesis.tex").read_text() == "precious"
 
 
-def test_resuming_says_what_it_skips_and_what_has_changed(finished, tmp_path):
+def test_resuming_says_what_it_skips_and_what_has_changed(tmp_path):
     directory = tmp_path / "run"
-    shutil.copytree(finished, directory)
-    newest = max((directory / "checkpoints").iterdir(), key=lambda path: int(path.name.split("_")[1]))
-    older = directory / "checkpoints/step_2"
-    if not older.exists():
-        shutil.copytree(newest, older)
-        manifest = json.loads((older / "manifest.json").read_text())
-        manifest["step"] = manifest["state"]["step"] = 2
-        (older / "manifest.json").write_text(json.dumps(manifest))
-    os.truncate(newest / "actor.safetensors", 1000)
+    whole = run("train", write_config(tmp_path), "--run-dir", directory, "trainer.save_freq=2")
+    assert whole.returncode == 0, whole.stderr
+    assert (directory / "checkpoints/step_2").exists()
+    os.truncate(directory / "checkpoints/step_4/actor.safetensors", 1000)
     arguments = ("train", write_config(tmp_path), "--run-dir", directory, "--resume")
     resumed = run(*arguments, "data.max_prompt_length=17")
     assert resumed.returncode == 0, resumed.stderr
     assert "Skipped a newer checkpoint" in resumed.stdout
-    assert "has 1000 of" in resumed.stdout
+    assert "actor.safetensors: 1000 of" in resumed.stdout
     assert "data.max_prompt_length" in resumed.stdout
     for path in (directory / "checkpoints").iterdir():
         os.truncate(path / "actor.safetensors", 1000)

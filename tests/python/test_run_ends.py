@@ -129,9 +129,9 @@ def test_stopped_at_any_moment_a_resumed_run_is_bit_equal(whole, tmp_path, seed)
 
 def test_a_stop_saves_the_boundary_before_the_step_and_says_so_at_once(tmp_path):
     directory = tmp_path / "run"
-    # A step of many minutes: nothing but giving it up ends it within seconds.
+    # A step of a minute or more: nothing but giving it up ends it within seconds.
     arguments = ("train", write_config(tmp_path), "--run-dir", directory,
-                 "data.max_response_length=[[0, 8], [2, 2000]]", "+actor_rollout_ref.rollout.n=64",
+                 "data.max_response_length=[[0, 8], [2, 480]]", "+actor_rollout_ref.rollout.n=256",
                  "actor_rollout_ref.rollout.ignore_eos=true",
                  "cluster.memory_per_device=2GiB")
     process = start(*arguments)
@@ -328,7 +328,7 @@ def test_a_full_disk_costs_a_checkpoint_and_no_more(tmp_path):
 
 
 # A learning rate that leaves weights which are no numbers: the step after it fails.
-BROKEN = ("actor_rollout_ref.actor.optim.lr=1e38", "actor_rollout_ref.actor.ppo_mini_batch_size=2",
+BROKEN = ("actor_rollout_ref.actor.optim.lr=1e30", "actor_rollout_ref.actor.ppo_mini_batch_size=2",
           "actor_rollout_ref.actor.optim.weight_decay=10")
 
 

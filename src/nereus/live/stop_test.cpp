@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <limits>
 #include <random>
 #include <thread>
 
@@ -141,7 +140,7 @@ TEST(StopOfValidation, IsMadeUpForAfterAResume) {
 
 TEST(AFailedStep, LeavesTheBoundaryBeforeItIfNoWeightHasChanged) {
   LiveOptions options = tiny_job(1, 2);
-  options.actor_optimizer.lr = std::numeric_limits<double>::infinity();
+  options.actor_optimizer.lr = 1e300;
   options.ppo.mini_batch = options.data.train_batch_size;  // one update a step
   LiveJob job(options, uniform_plan(options, {1, 1}, 1));
   job.run_step();
@@ -154,7 +153,7 @@ TEST(AFailedStep, LeavesTheBoundaryBeforeItIfNoWeightHasChanged) {
 
 TEST(AFailedStep, ThatHasChangedWeightsIsNotSaved) {
   LiveOptions options = tiny_job(1, 2);
-  options.critic_optimizer.lr = std::numeric_limits<double>::infinity();
+  options.critic_optimizer.lr = 1e300;
   LiveJob job(options, uniform_plan(options, {1, 1}, 1));
   EXPECT_THROW(job.run_step(), Error) << "the second update's gradients are no numbers";
   EXPECT_FALSE(job.intact());

@@ -1,6 +1,10 @@
 #include "nereus/observe/run_directory.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <system_error>
 #include <utility>
 
 #include "nereus/base/error.h"
@@ -195,15 +199,16 @@ bool holds_run(const fs::path& root) {
 }
 
 void verify_run_root(const fs::path& root) {
-  std::error_code error;
-  const fs::file_status status = fs::status(root, error);
-  if (status.type() == fs::file_type::not_found) {
-    if (error == std::errc::not_a_directory) refuse_root(root, "lies in something that is a file");
+  struct stat status = {};
+  if (::stat(root.c_str(), &status) != 0) {
+    const std::error_code why(errno, std::generic_category());
+    std::error_code error;
+    if (why == std::errc::not_a_directory) refuse_root(root, "lies in something that is a file");
     if (fs::is_symlink(root, error)) refuse_root(root, "is a link to what is not there");
-    if (!root.empty()) return;
+    if (why == std::errc::no_such_file_or_directory && !root.empty()) return;
+    refuse_root(root, "cannot be a run directory: " + why.message());
   }
-  if (error) refuse_root(root, "cannot be a run directory: " + error.message());
-  if (!fs::is_directory(status)) refuse_root(root, "is not a directory, and not a run of nereus");
+  if (!S_ISDIR(status.st_mode)) refuse_root(root, "is not a directory, and not a run of nereus");
   if (holds_run(root)) return;
   try {
     if (std::all_of(fs::directory_iterator(root), fs::directory_iterator(), is_of_a_beginning)) {
