@@ -328,7 +328,7 @@ def test_a_full_disk_costs_a_checkpoint_and_no_more(tmp_path):
 
 
 # A learning rate that leaves weights which are no numbers: the step after it fails.
-BROKEN = ("actor_rollout_ref.actor.optim.lr=1e30", "actor_rollout_ref.actor.ppo_mini_batch_size=2",
+BROKEN = ("actor_rollout_ref.actor.optim.lr=3e37", "actor_rollout_ref.actor.ppo_mini_batch_size=2",
           "actor_rollout_ref.actor.optim.weight_decay=10")
 
 

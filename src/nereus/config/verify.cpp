@@ -88,7 +88,10 @@ void given(const std::string& key, bool is_given) {
 }
 
 void verify_optim(const std::string& prefix, const OptimConfig& optim) {
-  positive(prefix + "lr", optim.lr);
+  // AdamW divides it by 1 - beta1 in single precision.
+  constexpr double kMostLr = 3e37;
+  require_that(optim.lr > 0 && optim.lr <= kMostLr, prefix + "lr", optim.lr,
+               "more than 0, up to " + shortest(kMostLr));
   if (optim.betas.size() != 2) {
     refuse(prefix + "betas: needs two numbers, not " + std::to_string(optim.betas.size()));
   }
