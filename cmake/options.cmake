@@ -35,6 +35,9 @@ if(NEREUS_SANITIZE)
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
   add_compile_options(-fsanitize=${NEREUS_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${NEREUS_SANITIZE})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+    add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>")  # inside std::regex
+  endif()
   if(NEREUS_SANITIZE STREQUAL "thread")
     add_compile_options(-Wno-tsan)  # fences inside libstdc++ and torch: they may only cost reports
   endif()

@@ -10,6 +10,7 @@ import subprocess
 import time
 
 import pytest
+import torch
 from safetensors.numpy import load_file
 
 from program import ROOT, command, run, write_config
@@ -412,6 +413,7 @@ def test_a_reward_that_changes_the_directory_changes_nothing(tmp_path, gone):
     assert run("export", directory, "--output", tmp_path / "model").returncode == 0
 
 
+@pytest.mark.skipif(torch.version.cuda is not None, reason="the libraries of CUDA do not load within such limits")
 @pytest.mark.parametrize("limit,amount,named", [
     (resource.RLIMIT_AS, 1_200_000_000, "ulimit -v"),
     (resource.RLIMIT_AS, 900_000_000, "ulimit -v"),

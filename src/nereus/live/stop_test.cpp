@@ -6,6 +6,7 @@
 #include <random>
 #include <thread>
 
+#include "nereus/data/files.h"
 #include "nereus/live/testing.h"
 
 namespace nereus {
@@ -140,22 +141,25 @@ TEST(StopOfValidation, IsMadeUpForAfterAResume) {
 
 TEST(AFailedStep, LeavesTheBoundaryBeforeItIfNoWeightHasChanged) {
   LiveOptions options = tiny_job(1, 2);
-  options.actor_optimizer.lr = 1e300;
-  options.ppo.mini_batch = options.data.train_batch_size;  // one update a step
+  options.data.train_file = testing::tiny_model() / "no_tasks.jsonl";
+  write_text(options.data.train_file, "{\"prompt\": \"7,8\"}\n{\"prompt\": \"4,1\"}\n");
+  options.data.train_batch_size = options.ppo.mini_batch = 2;
+  options.max_reward_failures = 0;
   LiveJob job(options, uniform_plan(options, {1, 1}, 1));
-  job.run_step();
   const auto before = job.state_hashes();
-  EXPECT_THROW(job.run_step(), Error) << "weights that are no numbers";
+  EXPECT_THROW(job.run_step(), Error) << "responses to prompts that are no task cannot be scored";
   EXPECT_TRUE(job.intact());
-  EXPECT_EQ(job.step(), 1);
+  EXPECT_EQ(job.step(), 0);
   EXPECT_EQ(job.state_hashes(), before);
 }
 
 TEST(AFailedStep, ThatHasChangedWeightsIsNotSaved) {
   LiveOptions options = tiny_job(1, 2);
-  options.critic_optimizer.lr = 1e300;
+  options.actor_optimizer.lr = 1e300;
   LiveJob job(options, uniform_plan(options, {1, 1}, 1));
-  EXPECT_THROW(job.run_step(), Error) << "the second update's gradients are no numbers";
+  job.run_step();
+  EXPECT_THROW(job.run_step(), Error)
+      << "the critic is updated, the actor's gradients are no numbers";
   EXPECT_FALSE(job.intact());
   const auto root = std::filesystem::temp_directory_path() / "nereus_never_saved";
   EXPECT_THROW(job.save(root, Json(), 1), Error);

@@ -125,10 +125,10 @@ TEST_F(RunDirectoryTest, ARunCutOffWhileItBeganIsInNobodysWay) {
 }
 
 TEST_F(RunDirectoryTest, APlaceWhereNothingCanBeIsSaidPlainly) {
+  fs::create_directories(root_);
   EXPECT_THROW(verify_run_root(""), Error);
   EXPECT_THROW(verify_run_root(root_ / std::string(300, 'x')), Error);
   EXPECT_THROW(verify_run_root("/dev/null/run"), Error);
-  fs::create_directories(root_);
   fs::create_symlink(root_ / "gone", root_ / "link");
   EXPECT_THROW(verify_run_root(root_ / "link"), Error);
   fs::create_symlink("loop", root_ / "loop");
