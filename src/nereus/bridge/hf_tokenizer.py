@@ -32,8 +32,15 @@ def read_json(directory, name):
         return None
     if not os.path.isfile(path):
         raise OSError(f"{name} is not a regular file")
-    with open(path, encoding="utf-8") as file:
-        value = json.load(file)
+    try:
+        with open(path, encoding="utf-8") as file:
+            value = json.load(file)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{name} is not valid JSON at line {error.lineno}, column {error.colno}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{name} is not text in UTF-8") from None
+    except RecursionError:
+        raise ValueError(f"{name} is nested too deeply") from None
     if not isinstance(value, dict):
         raise TypeError(f"{name} must hold an object, not {type(value).__name__}")
     return value

@@ -156,12 +156,14 @@ TEST(AFailedStep, LeavesTheBoundaryBeforeItIfNoWeightHasChanged) {
 TEST(AFailedStep, ThatHasChangedWeightsIsNotSaved) {
   LiveOptions options = tiny_job(1, 2);
   options.actor_optimizer.lr = 1e300;
+  options.ppo.mini_batch = options.data.train_batch_size;  // one update a step
   LiveJob job(options, uniform_plan(options, {1, 1}, 1));
   job.run_step();
   EXPECT_THROW(job.run_step(), Error)
       << "the critic is updated, the actor's gradients are no numbers";
   EXPECT_FALSE(job.intact());
   const auto root = std::filesystem::temp_directory_path() / "nereus_never_saved";
+  std::filesystem::remove_all(root);
   EXPECT_THROW(job.save(root, Json(), 1), Error);
   EXPECT_FALSE(std::filesystem::exists(root));
 }
