@@ -118,7 +118,7 @@ std::string shown_json(const Json& j) {
     return (j.is_array() ? "a list of " : "an object of ") + std::to_string(j.size()) +
            (j.is_array() ? " items" : " keys");
   }
-  const std::string text = to_line(j);
+  std::string text = to_line(j);
   if (text.size() <= kShown) return text;
   const std::string cut = shown(text, kShown);
   return cut.substr(1, cut.size() - 2);
