@@ -37,8 +37,8 @@ int inputs_wanted() {
 
 // Words of libraries, which tell a user nothing.
 constexpr const char* kRawWords[] = {
-    "json.exception", "yaml-cpp",  "bad conversion", "basic_string",     "std::",     "stoi",
-    "stod",           "bad_alloc", "vector::",       "filesystem error", "c10::",     "_M_range",
+    "json.exception", "yaml-cpp",  "bad conversion", "basic_string",     "std::",     ": stoi",
+    ": stod",         "bad_alloc", "vector::",       "filesystem error", "c10::",     "_M_range",
     "map::at",        "Traceback", "bad optional",   "bad variant",      "terminate", "pybind11"};
 
 // What is wrong with how an input was met, or "".

@@ -162,7 +162,8 @@ def test_a_stop_while_the_job_starts_changes_nothing(tmp_path, there):
                    "trainer.total_training_steps=1").returncode == 0
     before = sorted(tmp_path.rglob("*"))
     process = start("train", config, "--run-dir", directory, f"data.train_files={prompts}")
-    while not directory.exists():
+    lock = directory / "lock"
+    while not lock.exists() or lock.read_text() != str(process.pid):
         assert process.poll() is None
     time.sleep(0.5)
     process.terminate()

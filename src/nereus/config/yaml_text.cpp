@@ -1,9 +1,11 @@
 #include "nereus/config/yaml_text.h"
 
 #include <yaml-cpp/depthguard.h>
+#include <yaml-cpp/eventhandler.h>
 
 #include <algorithm>
 #include <set>
+#include <sstream>
 #include <vector>
 
 #include "nereus/base/error.h"
@@ -15,6 +17,7 @@ namespace {
 
 constexpr int kMostNesting = 50;
 constexpr int kMostValues = 100'000;
+constexpr int kMostDocuments = 100;
 
 // "FILE:12" where the line is known.
 [[noreturn]] void refuse(const std::string& where, const YAML::Mark& mark,
@@ -69,6 +72,37 @@ class Walk {
   std::vector<YAML::Node> path_;
 };
 
+// Takes no notice of what a document holds.
+class Ignore final : public YAML::EventHandler {
+ public:
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+};
+
+// At a comma, say, that begins nothing, yaml-cpp 0.7 finds one empty document after the other, for
+// ever.
+void verify_that_it_ends(const std::string& text, const std::string& where) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  Ignore ignore;
+  for (int documents = 0; parser.HandleNextDocument(ignore); ++documents) {
+    if (documents < kMostDocuments) continue;
+    refuse(where, YAML::Mark::null_mark(),
+           "not valid YAML: it falls into more than " + std::to_string(kMostDocuments) +
+               " documents; a , ] or } may stand where nothing was begun");
+  }
+}
+
 }  // namespace
 
 YAML::Node load_yaml(const std::string& text, const std::string& where) {
@@ -79,6 +113,7 @@ YAML::Node load_yaml(const std::string& text, const std::string& where) {
   }
   YAML::Node root;
   try {
+    verify_that_it_ends(text, where);
     std::vector<YAML::Node> documents = YAML::LoadAll(text);
     std::erase_if(documents, [](const YAML::Node& document) { return document.IsNull(); });
     if (documents.size() > 1) {
