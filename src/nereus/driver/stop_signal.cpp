@@ -106,6 +106,8 @@ StopSignal::StopSignal() {
 }
 
 StopSignal::~StopSignal() {
+  // A second signal may come while the process takes itself down: it changes nothing then either.
+  if (number() != 0) return;
   for (const auto& [signal, action] : before_) sigaction(signal, &action, nullptr);
 }
 

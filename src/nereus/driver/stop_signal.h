@@ -15,8 +15,8 @@ namespace nereus {
 // While one lives, these signals stop the job; what it does about it is said on stderr at once.
 // Before protect(), while there is nothing to lose, the first one ends the process with 128 + its
 // number. After it, the first one sets the flag; others within 10 seconds change nothing, later
-// ones end the process as usual. SIGPIPE and SIGXFSZ do nothing meanwhile: a write fails instead.
-// One at a time.
+// ones end the process as usual: until the process ends, if one came, also after this object.
+// SIGPIPE and SIGXFSZ do nothing meanwhile: a write fails instead. One at a time.
 class StopSignal {
  public:
   StopSignal();

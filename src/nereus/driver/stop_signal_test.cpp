@@ -19,6 +19,30 @@ TEST(StopSignal, TheFirstSignalSetsTheFlag) {
   EXPECT_THROW(stop.token().check(), Stopped);
 }
 
+TEST(StopSignal, AnImpatientSecondOneDoesNotEndAProcessThatIsOnItsWayOut) {
+  EXPECT_EXIT(
+      {
+        {
+          StopSignal stop;
+          stop.protect();
+          std::raise(SIGINT);
+        }
+        std::raise(SIGTERM);
+        std::exit(130);
+      },
+      testing::ExitedWithCode(130), "");
+}
+
+TEST(StopSignal, WithoutASignalTheUsualHandlersAreBack) {
+  EXPECT_EXIT(
+      {
+        std::signal(SIGTERM, SIG_DFL);  // whatever earlier tests left
+        { const StopSignal stop; }
+        std::raise(SIGTERM);
+      },
+      testing::KilledBySignal(SIGTERM), "");
+}
+
 TEST(StopSignal, SaysAtOnceWhatItDoes) {
   StopSignal stop;
   stop.protect();
