@@ -1,8 +1,23 @@
-# nereus_room(NAME [TORCH] [PYTHON] DEPS rooms…): one static library from every .cpp of the calling
-# folder, and one test program from its *_test.cpp. With a CUDA build of PyTorch, *_cuda.cpp and *.cu
-# are in it; without, *_no_cuda.cpp.
+# nereus_rooms(FILE): makes every room that the table names. A line is "wing/room [torch]: rooms that it includes".
+function(nereus_rooms table)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${table})
+  file(STRINGS ${table} lines REGEX "^[a-z]")
+  foreach(line IN LISTS lines)
+    if(NOT line MATCHES "^([a-z]+)/([a-z_]+)( torch)?:(.*)$")
+      message(FATAL_ERROR "${table}: not \"wing/room [torch]: rooms\": ${line}")
+    endif()
+    set(folder ${CMAKE_MATCH_1}/${CMAKE_MATCH_2})
+    set(ROOM_TORCH ${CMAKE_MATCH_3})
+    string(REGEX MATCHALL "[a-z_]+" ROOM_DEPS "${CMAKE_MATCH_4}")
+    add_subdirectory(${folder})
+  endforeach()
+endfunction()
+
+# nereus_room(NAME [LIBS libraries…]), called in the room's folder: one static library from every .cpp of the folder,
+# and one test program from its *_test.cpp. With a CUDA build of PyTorch, *_cuda.cpp and *.cu are in it; without,
+# *_no_cuda.cpp.
 function(nereus_room name)
-  cmake_parse_arguments(ROOM "TORCH;PYTHON" "" "DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "LIBS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp
        ${CMAKE_CURRENT_SOURCE_DIR}/*/*.cpp)
   file(GLOB without_cuda CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_no_cuda.cpp)

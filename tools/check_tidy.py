@@ -59,7 +59,7 @@ def main():
     files = [file for file in files if ROOT / "src" in file.parents
              and file.suffix == ".cpp"  # kernels are nvcc's
              and not file.stem.endswith("_test")
-             and (not wanted or file.relative_to(ROOT / "src" / "nereus").parts[0] in wanted)]
+             and (not wanted or file.relative_to(ROOT / "src" / "nereus").parts[1] in wanted)]
     passed = BUILD / "passed"
     passed.mkdir(exist_ok=True)
     todo = [(file, passed / fingerprint(file, options)) for file in files]

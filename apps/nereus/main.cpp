@@ -1,3 +1,3 @@
-#include "nereus/cli/app.h"
+#include "nereus/app/cli/app.h"
 
 int main(int argc, char** argv) { return nereus::run_command_line(argc, argv); }

@@ -16,11 +16,11 @@
 #include <mutex>
 #include <utility>
 
-#include "nereus/data/files.h"
-#include "nereus/data/hf_model.h"
-#include "nereus/nn/generate.h"
-#include "nereus/nn/pipeline.h"
-#include "nereus/nn/testing.h"
+#include "nereus/runtime/data/files.h"
+#include "nereus/runtime/data/hf_model.h"
+#include "nereus/runtime/nn/generate.h"
+#include "nereus/runtime/nn/pipeline.h"
+#include "nereus/runtime/nn/testing.h"
 
 namespace nereus {
 

@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <iostream>
 
-#include "nereus/config/options.h"
-#include "nereus/data/files.h"
-#include "nereus/driver/start.h"
-#include "nereus/live/live_job.h"
+#include "nereus/app/config/options.h"
+#include "nereus/app/driver/start.h"
+#include "nereus/runtime/data/files.h"
+#include "nereus/runtime/live/live_job.h"
 
 namespace nereus {
 

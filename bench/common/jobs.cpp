@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "nereus/state/residency.h"
+#include "nereus/core/state/residency.h"
 
 namespace nereus::bench {
 

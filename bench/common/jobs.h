@@ -3,8 +3,8 @@
 
 #include <span>
 
-#include "nereus/cost/calibration.h"
-#include "nereus/workflow/job_spec.h"
+#include "nereus/core/cost/calibration.h"
+#include "nereus/core/workflow/job_spec.h"
 
 namespace nereus::bench {
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "nereus/base/json.h"
+#include "nereus/core/base/json.h"
 
 namespace nereus::bench {
 

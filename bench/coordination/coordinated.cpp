@@ -3,10 +3,10 @@
 
 #include "coordination/migration.h"
 #include "coordination/trial_state.h"
-#include "nereus/base/random.h"
-#include "nereus/engine/stopwatch.h"
-#include "nereus/engine/transition_executor.h"
-#include "nereus/transition/compile.h"
+#include "nereus/core/base/random.h"
+#include "nereus/core/transition/compile.h"
+#include "nereus/runtime/engine/stopwatch.h"
+#include "nereus/runtime/engine/transition_executor.h"
 
 namespace nereus::bench {
 

@@ -1,6 +1,6 @@
 #include "coordination/device_locks.h"
 
-#include "nereus/base/error.h"
+#include "nereus/core/base/error.h"
 
 namespace nereus::bench {
 

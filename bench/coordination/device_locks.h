@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "nereus/cluster/device.h"
+#include "nereus/core/cluster/device.h"
 
 namespace nereus::bench {
 

@@ -15,7 +15,7 @@
 
 #include "common/record.h"
 #include "coordination/migration.h"
-#include "nereus/base/text.h"
+#include "nereus/core/base/text.h"
 
 namespace nereus::bench {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "coordination/scenario.h"
-#include "nereus/engine/state_store.h"
+#include "nereus/runtime/engine/state_store.h"
 
 namespace nereus::bench {
 

@@ -6,9 +6,9 @@
 #include "coordination/device_locks.h"
 #include "coordination/migration.h"
 #include "coordination/trial_state.h"
-#include "nereus/base/error.h"
-#include "nereus/engine/stopwatch.h"
-#include "nereus/transition/local_dag.h"
+#include "nereus/core/base/error.h"
+#include "nereus/core/transition/local_dag.h"
+#include "nereus/runtime/engine/stopwatch.h"
 
 namespace nereus::bench {
 

@@ -4,7 +4,7 @@
 #include <random>
 #include <thread>
 
-#include "nereus/state/emu.h"
+#include "nereus/core/state/emu.h"
 
 namespace nereus::bench {
 

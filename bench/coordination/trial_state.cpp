@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "nereus/data/hf_model.h"
+#include "nereus/runtime/data/hf_model.h"
 
 namespace nereus::bench {
 

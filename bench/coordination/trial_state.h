@@ -1,8 +1,8 @@
 // Real state of the model-stages of a trial, and the proof that it survived.
 #pragma once
 
-#include "nereus/engine/state_store.h"
-#include "nereus/workflow/job_spec.h"
+#include "nereus/core/workflow/job_spec.h"
+#include "nereus/runtime/engine/state_store.h"
 
 namespace nereus::bench {
 

@@ -13,7 +13,7 @@
 
 #include "common/record.h"
 #include "cost_fit/rows.h"
-#include "nereus/cost/step_latency.h"
+#include "nereus/core/cost/step_latency.h"
 
 namespace nereus::bench {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "nereus/cost/collectives.h"
-#include "nereus/cost/step_latency.h"
+#include "nereus/core/cost/collectives.h"
+#include "nereus/core/cost/step_latency.h"
 
 namespace nereus::bench {
 namespace {

@@ -4,9 +4,9 @@
 #include <map>
 #include <string>
 
-#include "nereus/base/json.h"
-#include "nereus/cost/fit.h"
-#include "nereus/workflow/job_spec.h"
+#include "nereus/core/base/json.h"
+#include "nereus/core/cost/fit.h"
+#include "nereus/core/workflow/job_spec.h"
 
 namespace nereus::bench {
 

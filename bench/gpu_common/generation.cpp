@@ -2,8 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include "nereus/cuda/device.h"
-#include "nereus/engine/stopwatch.h"
+#include "nereus/runtime/cuda/device.h"
+#include "nereus/runtime/engine/stopwatch.h"
 
 namespace nereus::bench {
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "gpu_common/state.h"
-#include "nereus/engine/unit_engine.h"
+#include "nereus/runtime/engine/unit_engine.h"
 
 namespace nereus::bench {
 

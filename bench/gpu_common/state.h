@@ -2,8 +2,8 @@
 #pragma once
 
 #include "common/jobs.h"
-#include "nereus/engine/transition_executor.h"
-#include "nereus/transition/compile.h"
+#include "nereus/core/transition/compile.h"
+#include "nereus/runtime/engine/transition_executor.h"
 
 namespace nereus::bench {
 

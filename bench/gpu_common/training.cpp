@@ -6,10 +6,10 @@
 #include <numeric>
 
 #include "common/record.h"
-#include "nereus/cost/memory.h"
-#include "nereus/cuda/device.h"
-#include "nereus/engine/stopwatch.h"
-#include "nereus/rl/minibatch.h"
+#include "nereus/core/cost/memory.h"
+#include "nereus/runtime/cuda/device.h"
+#include "nereus/runtime/engine/stopwatch.h"
+#include "nereus/runtime/rl/minibatch.h"
 
 namespace nereus::bench {
 

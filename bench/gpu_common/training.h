@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "gpu_common/state.h"
-#include "nereus/engine/unit_engine.h"
-#include "nereus/rl/sample.h"
+#include "nereus/runtime/engine/unit_engine.h"
+#include "nereus/runtime/rl/sample.h"
 
 namespace nereus::bench {
 

@@ -10,7 +10,7 @@
 #include <iostream>
 
 #include "gpu_common/training.h"
-#include "nereus/cuda/device.h"
+#include "nereus/runtime/cuda/device.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include "common/record.h"
 #include "gpu_common/state.h"
-#include "nereus/engine/stopwatch.h"
+#include "nereus/runtime/engine/stopwatch.h"
 
 namespace nereus::bench {
 

@@ -4,9 +4,9 @@
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include "gpu_transitions/chain.h"
-#include "nereus/comm/communicator_cache.h"
-#include "nereus/cuda/device.h"
-#include "nereus/cuda/state_ops.h"
+#include "nereus/runtime/comm/communicator_cache.h"
+#include "nereus/runtime/cuda/device.h"
+#include "nereus/runtime/cuda/state_ops.h"
 
 namespace nereus::bench {
 

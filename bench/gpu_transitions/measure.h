@@ -2,7 +2,7 @@
 #pragma once
 
 #include "gpu_common/state.h"
-#include "nereus/base/json.h"
+#include "nereus/core/base/json.h"
 
 namespace nereus::bench {
 

@@ -8,10 +8,10 @@
 #include <random>
 
 #include "common/record.h"
-#include "nereus/config/options.h"
-#include "nereus/controller/learning.h"
-#include "nereus/live/live_job.h"
-#include "nereus/transition/compile.h"
+#include "nereus/app/config/options.h"
+#include "nereus/core/controller/learning.h"
+#include "nereus/core/transition/compile.h"
+#include "nereus/runtime/live/live_job.h"
 
 namespace nereus::bench {
 namespace {

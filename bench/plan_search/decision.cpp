@@ -4,10 +4,10 @@
 
 #include "common/jobs.h"
 #include "common/record.h"
-#include "nereus/controller/controller.h"
-#include "nereus/cost/step_latency.h"
-#include "nereus/planner/search.h"
-#include "nereus/transition/compile.h"
+#include "nereus/core/controller/controller.h"
+#include "nereus/core/cost/step_latency.h"
+#include "nereus/core/planner/search.h"
+#include "nereus/core/transition/compile.h"
 
 namespace nereus::bench {
 

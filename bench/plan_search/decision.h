@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "nereus/planner/planner.h"
+#include "nereus/core/planner/planner.h"
 
 namespace nereus::bench {
 

@@ -9,8 +9,8 @@
 
 #include "common/jobs.h"
 #include "common/record.h"
-#include "nereus/planner/report.h"
-#include "nereus/planner/search.h"
+#include "nereus/core/planner/report.h"
+#include "nereus/core/planner/search.h"
 #include "plan_search/decision.h"
 
 namespace nereus::bench {

@@ -17,9 +17,9 @@
 
 #include "common/jobs.h"
 #include "common/record.h"
-#include "nereus/base/text.h"
-#include "nereus/state/reshard.h"
-#include "nereus/transition/compile.h"
+#include "nereus/core/base/text.h"
+#include "nereus/core/state/reshard.h"
+#include "nereus/core/transition/compile.h"
 #include "resharding_cost/workloads.h"
 
 namespace nereus::bench {

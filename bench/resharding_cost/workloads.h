@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "nereus/cluster/cluster.h"
-#include "nereus/workflow/job_spec.h"
+#include "nereus/core/cluster/cluster.h"
+#include "nereus/core/workflow/job_spec.h"
 
 namespace nereus::bench {
 

@@ -7,8 +7,8 @@
 
 #include "common/jobs.h"
 #include "common/record.h"
-#include "nereus/engine/stopwatch.h"
-#include "nereus/transition/compile.h"
+#include "nereus/core/transition/compile.h"
+#include "nereus/runtime/engine/stopwatch.h"
 
 namespace nereus::bench {
 

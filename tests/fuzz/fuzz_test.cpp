@@ -13,9 +13,9 @@
 #include <iostream>
 
 #include "mutate.h"
-#include "nereus/base/error.h"
-#include "nereus/base/hash.h"
-#include "nereus/data/files.h"
+#include "nereus/core/base/error.h"
+#include "nereus/core/base/hash.h"
+#include "nereus/runtime/data/files.h"
 #include "readers.h"
 
 namespace nereus::fuzz {

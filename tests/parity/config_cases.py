@@ -1,6 +1,6 @@
 """config.json files as people have them, and what transformers' AutoConfig reads in them.
 
-    python tests/parity/config_cases.py     # writes src/nereus/model/testdata/configs.json again
+    python tests/parity/config_cases.py     # writes src/nereus/core/model/testdata/configs.json again
 
 The test of the room `model` compares ModelSpec with that file; test_configs.py compares the file with the installed
 transformers.
@@ -12,7 +12,7 @@ import tempfile
 
 import transformers
 
-GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "src/nereus/model/testdata/configs.json"
+GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "src/nereus/core/model/testdata/configs.json"
 SIZES = dict(vocab_size=1000, hidden_size=64, intermediate_size=96, num_hidden_layers=4, num_attention_heads=8,
              num_key_value_heads=2, max_position_embeddings=4096, rms_norm_eps=1e-5, hidden_act="silu",
              bos_token_id=1, eos_token_id=2, torch_dtype="bfloat16")

@@ -114,7 +114,7 @@ CONVERSATIONS = {
 
 def rendered(directory, messages):
     """What the program's own Python makes of them, and its tokens."""
-    specification = importlib.util.spec_from_file_location("chat_template", ROOT / "src/nereus/bridge/chat_template.py")
+    specification = importlib.util.spec_from_file_location("chat_template", ROOT / "src/nereus/runtime/bridge/chat_template.py")
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
     text = module.load(str(directory))(json.dumps(messages))

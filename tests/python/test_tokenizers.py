@@ -25,7 +25,7 @@ CORPUS = [
 
 def hf_tokenizer_module():
     """The program's own Python, which here asks the transformers of this process."""
-    specification = importlib.util.spec_from_file_location("hf_tokenizer", ROOT / "src/nereus/bridge/hf_tokenizer.py")
+    specification = importlib.util.spec_from_file_location("hf_tokenizer", ROOT / "src/nereus/runtime/bridge/hf_tokenizer.py")
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
     module.ask_transformers = lambda directory, source: json.loads(json.dumps(module.transformers_reading(directory)))

@@ -1,0 +1,82 @@
+// What the planner has to solve: the candidates of all model-stages and what couples them.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "nereus/core/planner/candidates.h"
+#include "nereus/core/planner/timeline.h"
+#include "nereus/core/state/overlap.h"
+
+namespace nereus {
+
+// By model-stage, in the order of Problem::stages(): indices of its placements, or of variants.
+using Choice = std::vector<int>;
+
+struct Found {
+  Choice placements;
+  Choice variants;
+  Seconds total;
+};
+
+class Problem {
+ public:
+  Problem(JobSpec job, Cluster cluster, const DevicePool& pool, const Calibration& calibration,
+          const PlannerOptions& options, const Plan* current);
+
+  // Actor training, actor generation, then the others.
+  const std::vector<StageCandidates>& stages() const { return stages_; }
+  const Placement& placement(size_t stage, int index) const {
+    return stages_[stage].placements[index];
+  }
+  const JobSpec& job() const { return job_; }
+  const Cluster& cluster() const { return cluster_; }
+  const Calibration& calibration() const { return calibration_; }
+  DevicePool pool() const { return DevicePool(line_.devices()); }
+  int devices() const { return line_.size(); }
+  bool is_regular() const { return line_.is_regular(); }
+
+  // True if two placements have a device in common.
+  static bool share(const Placement& a, const Placement& b);
+  // Time of the weight synchronisation between placements of the first two stages. Remembered.
+  Seconds sync_time(int training, int generation);
+  // Resident bytes by position on the line. Weights of generation that are training's, rank for
+  // rank, are there once.
+  std::vector<Bytes> resident(const Choice& placements) const;
+  // What waits in the memory of hosts fits there.
+  bool fits_hosts(const Choice& placements) const;
+  // What sets plans apart for a reader: how actor training and generation are laid out, and whether
+  // their state is offloaded. Replicas, sides, micro-batches and the other models follow from that.
+  static std::array<std::pair<Layout, bool>, 2> kind(const Placement& training,
+                                                     const Placement& generation) {
+    return {std::pair{training.stage.layout, training.stage.offload},
+            std::pair{generation.stage.layout, generation.stage.offload}};
+  }
+  // What predict_step() says of a plan, from the times of its passes and from who shares devices.
+  Seconds total(std::span<const std::vector<Seconds>* const> passes, Seconds sync,
+                std::span<const StageSet> sharing) const;
+  Plan plan(const Found& found) const;
+  // The plan and its prediction.
+  Candidate candidate(const Found& found) const;
+  MemoryPrediction memory(const Plan& plan) const {
+    return predict_memory(plan, job_, calibration_);
+  }
+  // The same problem with actor training under one tp × pp.
+  Problem with_training(int tp, int pp) const;
+
+ private:
+  JobSpec job_;
+  Cluster cluster_;
+  DeviceLine line_;
+  Calibration calibration_;
+  SchemaSummary generation_weights_;
+  std::vector<StageCandidates> stages_;
+  Timeline timeline_;
+  std::vector<Seconds> host_times_;  // by workflow node; of those on the host
+  std::vector<int> sync_nodes_;
+  std::vector<std::optional<Seconds>> sync_times_;
+};
+
+}  // namespace nereus

@@ -1,0 +1,293 @@
+// The search against enumeration of everything, on random jobs and clusters.
+#include "nereus/core/planner/search.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "nereus/core/cost/shape.h"
+#include "nereus/core/planner/random_case.h"
+
+namespace nereus {
+namespace {
+
+constexpr ModelStage kTraining{Role::kActor, Stage::kTraining};
+constexpr ModelStage kGeneration{Role::kActor, Stage::kGeneration};
+
+using testing::Case;
+using testing::Generator;
+using testing::trials;
+
+// A placed model-stage with one way to run it, and what is predicted of it alone.
+struct Way {
+  StagePlan stage;
+  std::vector<Seconds> times;  // by workflow node; 0 for those of others
+  std::map<DeviceId, Bytes> transient;
+};
+
+std::vector<StagePlan> all_placements(ModelStage model_stage, const Case& c) {
+  const ModelSpec& spec = c.job.model(model_stage.role);
+  const bool trains = model_stage.stage == Stage::kTraining;
+  const int64_t sequences = trains ? c.job.workload.mini_batch : c.job.workload.samples;
+  const DeviceLine line(c.pool);
+  std::vector<StagePlan> all;
+  const auto add_sides = [&](Layout layout, int units) {
+    const StagePlan front = line.place(model_stage, layout, units, Side::kFront);
+    all.push_back(front);
+    if (!c.options.side_by_side || model_stage == kTraining) return;
+    StagePlan back = line.place(model_stage, layout, units, Side::kBack);
+    if (devices_of({{back}}) != devices_of({{front}})) all.push_back(std::move(back));
+  };
+  for (int tp = 1; tp <= std::min(spec.num_heads, line.largest_host()); tp *= 2) {
+    for (int pp = 1; pp <= spec.num_layers; ++pp) {
+      const bool is_power = pp == 1 || pp == 2 || pp == 4;
+      const bool shortens =
+          is_power || ceil_div(spec.num_layers, pp) < ceil_div(spec.num_layers, pp - 1);
+      if (!is_power && !(trains && shortens)) continue;
+      for (int zero = 1; zero <= (trains ? c.options.most_zero : 1); zero *= 2) {
+        const Layout layout{.tp = tp, .pp = pp, .zero = zero};
+        const int64_t most = std::min<int64_t>(line.most_units(layout), sequences / zero);
+        for (int units = 1; units <= most; ++units) {
+          // All numbers of units up to eight divide the batch or shorten somebody's share, or idle.
+          const int64_t share = ceil_div(sequences, units * zero);
+          if (units > 1 && share == ceil_div(sequences, (units - 1) * zero)) continue;
+          const bool round = units <= 7 || units == 10 || units == 12 || units == 14;
+          if (sequences % (units * zero) == 0 || round) add_sides(layout, units);
+        }
+      }
+    }
+  }
+  if (c.options.allow_offload) {
+    const std::vector<StagePlan> resident = all;
+    for (StagePlan stage : resident) {
+      stage.offload = true;
+      all.push_back(std::move(stage));
+    }
+  }
+  return all;
+}
+
+std::vector<Way> all_ways(const StagePlan& placed, const Case& c) {
+  std::vector<Way> ways;
+  const bool trains = placed.model_stage.stage == Stage::kTraining;
+  for (int allowed : c.options.micro_batches) {
+    const int size = std::min<int>(allowed, int(c.job.workload.samples));
+    for (bool recompute : {false, true}) {
+      if (recompute && !(trains && c.options.allow_recompute)) continue;
+      Way way{.stage = placed};
+      way.stage.micro_batch = placed.model_stage == kGeneration ? 1 : size;
+      way.stage.recompute = recompute;
+      const Plan alone{{way.stage}};
+      for (const WorkflowNode& node : c.job.workflow.nodes) {
+        const bool mine = node.runs_on == placed.model_stage && node.pass != Pass::kSyncWeights &&
+                          node.pass != Pass::kReward && node.pass != Pass::kAdvantage;
+        way.times.push_back(
+            mine ? predicted_time(ideal_node_work(node, alone, c.job, c.cluster), {}) : Seconds());
+      }
+      const MemoryPrediction memory = predict_memory(alone, c.job, {});
+      for (const auto& [device, peak] : memory.peak) {
+        if (is_host_memory(device)) continue;
+        way.transient[device] = peak - memory.resident.at(device);
+      }
+      ways.push_back(std::move(way));
+    }
+  }
+  return ways;
+}
+
+// One placement per model-stage: state per device, and all ways to run each.
+class Enumeration {
+ public:
+  explicit Enumeration(const Case& c) : case_(c) {
+    for (ModelStage model_stage : model_stages(c.job.workflow)) {
+      std::vector<std::vector<Way>>& placements = stages_.emplace_back();
+      for (const StagePlan& placed : all_placements(model_stage, c)) {
+        placements.push_back(all_ways(placed, c));
+      }
+    }
+    for (const WorkflowNode& node : c.job.workflow.nodes) {
+      const bool host = node.pass == Pass::kReward || node.pass == Pass::kAdvantage;
+      host_times_.push_back(host ? predicted_time(ideal_node_work(node, {}, c.job, c.cluster), {})
+                                 : Seconds());
+    }
+    graph_ = between_syncs(c.job.workflow);
+    combinations_ = all_combinations();
+  }
+
+  // Peak of the plan that needs least, and of the one that needs most.
+  std::pair<Bytes, Bytes> peaks() {
+    Bytes least(std::numeric_limits<int64_t>::max()), most;
+    for (const auto& [chosen, resident] : combinations_) {
+      Bytes lowest, highest;
+      for (const std::vector<Way>* ways : chosen) {
+        Bytes low(std::numeric_limits<int64_t>::max());
+        for (const Way& way : *ways) {
+          const Bytes needed = peak(way, resident);
+          low = std::min(low, needed);
+          highest = std::max(highest, needed);
+        }
+        lowest = std::max(lowest, low);
+      }
+      least = std::min(least, lowest);
+      most = std::max(most, highest);
+    }
+    return {least, most};
+  }
+
+  // The fastest step that fits for every way to lay out actor training and generation, ascending.
+  std::vector<Seconds> fastest(Bytes usable) {
+    std::map<std::vector<std::pair<Layout, bool>>, Seconds> best;
+    for (const auto& [chosen, resident] : combinations_) {
+      if (!hosts_have_room(resident)) continue;
+      std::vector<std::vector<const Way*>> fitting;
+      std::vector<std::pair<Layout, bool>> kind;
+      for (const std::vector<Way>* ways : chosen) {
+        std::vector<const Way*>& mine = fitting.emplace_back();
+        for (const Way& way : *ways) {
+          if (peak(way, resident) <= usable) mine.push_back(&way);
+        }
+        if (mine.empty()) break;
+        const StagePlan& stage = mine.front()->stage;
+        if (stage.model_stage == kTraining || stage.model_stage == kGeneration) {
+          kind.emplace_back(stage.layout, stage.offload);
+        }
+      }
+      if (fitting.back().empty()) continue;
+      const Seconds step = fastest_of(fitting);
+      const auto [known, is_new] = best.emplace(kind, step);
+      if (!is_new) known->second = std::min(known->second, step);
+    }
+    std::vector<Seconds> found;
+    for (const auto& [kind, step] : best) found.push_back(step);
+    std::ranges::sort(found);
+    return found;
+  }
+
+ private:
+  bool hosts_have_room(const std::map<DeviceId, Bytes>& resident) const {
+    return std::ranges::all_of(resident, [&](const auto& entry) {
+      const auto& [device, bytes] = entry;
+      return !is_host_memory(device) || bytes <= case_.cluster.hosts[size_t(device.host)].memory;
+    });
+  }
+
+  // The ways of one placement per model-stage, and the resident bytes whatever way is chosen.
+  struct Combination {
+    std::vector<const std::vector<Way>*> chosen;
+    std::map<DeviceId, Bytes> resident;
+  };
+
+  std::vector<Combination> all_combinations() const {
+    std::vector<Combination> all;
+    std::vector<size_t> digits(stages_.size());
+    while (true) {
+      Combination next;
+      Plan plan;
+      for (size_t i = 0; i < stages_.size(); ++i) {
+        next.chosen.push_back(&stages_[i][digits[i]]);
+        plan.stages.push_back(next.chosen.back()->front().stage);
+      }
+      next.resident = predict_memory(plan, case_.job, {}).resident;
+      all.push_back(std::move(next));
+      size_t i = 0;
+      while (i < digits.size() && ++digits[i] == stages_[i].size()) digits[i++] = 0;
+      if (i == digits.size()) return all;
+    }
+  }
+
+  static Bytes peak(const Way& way, const std::map<DeviceId, Bytes>& resident) {
+    Bytes most;
+    for (const auto& [device, bytes] : way.transient) {
+      most = std::max(most, resident.at(device) + bytes);
+    }
+    return most;
+  }
+
+  Seconds fastest_of(const std::vector<std::vector<const Way*>>& fitting) {
+    Seconds best(std::numeric_limits<double>::infinity());
+    std::vector<size_t> digits(fitting.size());
+    std::optional<Seconds> sync;
+    while (true) {
+      Plan plan;
+      std::vector<Seconds> times = host_times_;
+      for (size_t i = 0; i < fitting.size(); ++i) {
+        const Way& way = *fitting[i][digits[i]];
+        plan.stages.push_back(way.stage);
+        for (size_t node = 0; node < times.size(); ++node) times[node] += way.times[node];
+      }
+      std::vector<std::vector<DeviceId>> devices(times.size());
+      for (size_t node = 0; node < times.size(); ++node) {
+        const WorkflowNode& each = graph_.nodes[node];
+        if (each.pass == Pass::kReward || each.pass == Pass::kAdvantage) continue;
+        devices[node] = devices_of({{at(plan, each.runs_on)}}).devices();
+        if (each.pass != Pass::kSyncWeights) continue;
+        devices[node] = devices_of({{at(plan, kTraining), at(plan, kGeneration)}}).devices();
+        if (!sync) {
+          sync = predicted_time(ideal_node_work(each, plan, case_.job, case_.cluster), {});
+        }
+        times[node] = *sync;
+      }
+      best = std::min(best, critical_path(graph_, times, devices));
+      size_t i = 0;
+      while (i < digits.size() && ++digits[i] == fitting[i].size()) digits[i++] = 0;
+      if (i == digits.size()) return best;
+    }
+  }
+
+  const Case& case_;
+  Workflow graph_;
+  std::vector<Seconds> host_times_;
+  std::vector<std::vector<std::vector<Way>>> stages_;
+  std::vector<Combination> combinations_;
+};
+
+// Best and runners-up equal enumeration's, and predictions of whole plans agree.
+void expect_exact(Case c, Bytes usable, const std::vector<Seconds>& expected) {
+  c.cluster.device.memory = usable;
+  const auto choice = choose_plan(c.job, c.cluster, c.pool, {}, c.options);
+  ASSERT_EQ(choice.has_value(), !expected.empty()) << (choice ? "" : choice.error());
+  if (!choice) return;
+  std::vector<Candidate> found{choice->best};
+  found.insert(found.end(), choice->alternatives.begin(), choice->alternatives.end());
+  size_t count = 0;
+  while (count < expected.size() && count <= size_t(c.options.keep) &&
+         expected[count] <= expected[0] * (1 + c.options.tolerance)) {
+    ++count;
+  }
+  ASSERT_EQ(found.size(), count);
+  for (size_t i = 0; i < count; ++i) {
+    EXPECT_NEAR(found[i].latency.total.count(), expected[i].count(), 2e-9) << i;
+    const MemoryPrediction memory = predict_memory(found[i].plan, c.job, {});
+    EXPECT_TRUE(memory_violations(memory, c.cluster, 0).empty());
+  }
+}
+
+TEST(Search, EqualsEnumerationOnRandomJobsAndClusters) {
+  constexpr size_t kMostPlans = 8000;
+  // Number 900 has pipelines across hosts of three devices: the two ends of the line differ.
+  int feasible = 0, infeasible = 0;
+  for (int trial = 890, done = 0; done < trials(12); ++trial) {
+    Generator generator(trial);
+    const Case c = generator.next();
+    size_t plans = 1;
+    for (ModelStage model_stage : model_stages(c.job.workflow)) {
+      plans *= all_placements(model_stage, c).size();
+    }
+    if (plans > kMostPlans) continue;
+    ++done;
+    SCOPED_TRACE("trial " + std::to_string(trial));
+    Enumeration enumeration(c);
+    const auto [least, most] = enumeration.peaks();
+    const double fraction = std::pow(generator.fraction(), 3);
+    for (const Bytes usable : {least - Bytes(1), least + (most - least) * fraction, most}) {
+      const std::vector<Seconds> fastest = enumeration.fastest(usable);
+      ++(fastest.empty() ? infeasible : feasible);
+      expect_exact(c, usable, fastest);
+    }
+  }
+  EXPECT_GT(feasible, infeasible);
+  EXPECT_GT(infeasible, 0);
+}
+
+}  // namespace
+}  // namespace nereus

@@ -1,0 +1,78 @@
+// A small PPO job for tests: the digit task with a tiny random model and its own tokenizer.
+#pragma once
+
+#include <unistd.h>
+
+#include "nereus/runtime/data/files.h"
+#include "nereus/runtime/engine/testing.h"
+#include "nereus/runtime/live/live_job.h"
+
+namespace nereus::testing {
+
+// The config.json of a model small enough for seconds of float64, with shared KV heads at tp 4 and
+// layers that pp 2 cuts unevenly. Written to a directory of this process.
+inline std::filesystem::path tiny_model() {
+  const auto directory =
+      std::filesystem::temp_directory_path() / ("nereus_tiny_" + std::to_string(::getpid()));
+  const ModelSpec spec{.vocab_size = 16,
+                       .hidden_size = 32,
+                       .intermediate_size = 44,
+                       .num_layers = 3,
+                       .num_heads = 4,
+                       .num_kv_heads = 2,
+                       .head_dim = 8,
+                       .tie_word_embeddings = true,
+                       .eos_token_ids = {1},
+                       .pad_token_id = 2};
+  write_text(directory / "config.json", to_hf_config(spec, DType::kFloat64).dump());
+  return directory;
+}
+
+// 8 prompts × 2 samples a step, two optimizer steps each for actor and critic, float64.
+inline LiveOptions tiny_job(int devices, int steps) {
+  const auto digits = std::filesystem::path(NEREUS_SOURCE_DIR) / "assets/digits";
+  LiveOptions options;
+  options.cluster = cpu_cluster(devices, Bytes(int64_t{1} << 30), devices);
+  options.backend = backend(devices);
+  options.actor = {tiny_model(), /*random_weights=*/true};
+  options.critic = options.actor;
+  options.reference = options.actor;
+  options.dtype = DType::kFloat64;
+  options.data = {.train_file = digits / "train.jsonl",
+                  .tokenizer = digits,
+                  .train_batch_size = 8,
+                  .samples_per_prompt = 2,
+                  .max_prompt_length = 16};
+  options.ppo.use_kl_in_reward = true;
+  options.ppo.kl_coef = 0.01;
+  options.ppo.advantage.lam = 0.95;
+  options.ppo.mini_batch = 4;
+  options.ppo.policy.entropy_coeff = 0.01;
+  options.actor_optimizer.lr = 1e-3;
+  options.critic_optimizer.lr = 1e-3;
+  options.response_length = {{{0, 6}}};
+  options.supply = constant_supply(options.cluster);
+  options.reward = "digit_completion";
+  options.total_steps = steps;
+  options.seed = 7;
+  return options;
+}
+
+// The same layout for every model-stage, on the first dp · tp · pp devices.
+inline Plan uniform_plan(const LiveOptions& options, Layout layout, int dp,
+                         bool recompute = false) {
+  const std::vector<DeviceId> devices = all_devices(options.cluster).devices();
+  Plan plan;
+  for (const ModelStage model_stage : model_stages(job_spec(options, 0).workflow)) {
+    StagePlan stage{model_stage, layout, {}, /*micro_batch=*/2, false, false};
+    for (int unit = 0; unit < dp; ++unit) {
+      const auto begin = devices.begin() + unit * layout.devices();
+      stage.units.emplace_back(begin, begin + layout.devices());
+    }
+    stage.recompute = recompute && model_stage.stage == Stage::kTraining;
+    plan.stages.push_back(std::move(stage));
+  }
+  return plan;
+}
+
+}  // namespace nereus::testing

@@ -1,0 +1,42 @@
+// Generation of one unit's share of responses, stage by stage, with a KV cache.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "nereus/core/base/stop_token.h"
+#include "nereus/runtime/cuda/graph.h"
+#include "nereus/runtime/nn/decoder.h"
+#include "nereus/runtime/nn/sampler.h"
+
+namespace nereus {
+
+struct GenerationRequest {
+  uint64_t sample_id = 0;       // logical sample: keys the noise
+  std::vector<int64_t> prompt;  // not empty
+};
+
+struct GenerationResult {
+  std::vector<int64_t> tokens;    // the EOS token included if it was drawn
+  std::vector<double> log_probs;  // of those tokens
+  bool finished = false;          // ended by an EOS token (not by the limit)
+};
+
+struct GenerationOptions {
+  SamplingParams sampling;
+  int64_t max_new_tokens = 0;
+  std::vector<int64_t> eos_token_ids;  // several are usual
+  bool ignore_eos = false;
+  StopToken stop;  // looked at before each step
+};
+
+// All ranks of the unit call it with equal arguments; every rank returns the same results, in the
+// order of the requests. Prompts may have different lengths. The noise position is the token's
+// index in the response. GPUs record a step in `graph`, which is empty again in the end. Throws
+// Stopped on any rank, at any step, after options.stop: the caller aborts the others.
+std::vector<GenerationResult> generate(const DecoderStage& stage, Communicator& tp,
+                                       Communicator& pp,
+                                       const std::vector<GenerationRequest>& requests,
+                                       const GenerationOptions& options, cuda::Graph& graph);
+
+}  // namespace nereus

@@ -1,0 +1,81 @@
+// PPO losses as verl computes them, over the response tokens of one micro-batch.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "nereus/runtime/nn/pipeline.h"
+#include "nereus/runtime/rl/kl.h"
+
+namespace nereus {
+
+enum class LossAggregation {
+  kTokenMean,
+  kTokenSum,
+  kSeqMeanTokenSum,
+  kSeqMeanTokenMean,
+  kSeqMeanTokenSumNorm
+};
+LossAggregation parse_loss_aggregation(const std::string& name);  // verl's "token-mean", …
+
+// Every mode is a weighted sum over tokens. The weight of each token of each sample of a
+// mini-batch, from all its response lengths, so that the loss does not depend on micro-batches or
+// replicas; one entry per sample. Samples without tokens do not count as sequences. `horizon`: for
+// seq-mean-token-sum-norm.
+std::vector<double> sample_weights(LossAggregation mode, const std::vector<int64_t>& lengths,
+                                   double horizon);
+
+struct PolicyLossOptions {
+  double clip_ratio_low = 0.2;
+  double clip_ratio_high = 0.2;
+  double clip_ratio_c = 3.0;  // dual clip; 0: off
+  double entropy_coeff = 0;
+  bool use_kl_loss = false;
+  double kl_loss_coef = 0.001;
+  KlEstimator kl_loss_type = KlEstimator::kK3;
+  LossAggregation aggregation = LossAggregation::kTokenMean;
+};
+
+// Throws Error(kInvalidInput) naming the option (verl's name), its value and the legal ones. The k1
+// estimator is refused as a loss: its gradient has no term of the reference.
+void verify(const PolicyLossOptions& options);
+
+struct ValueLossOptions {
+  double cliprange_value = 0.5;
+  LossAggregation aggregation = LossAggregation::kTokenMean;
+};
+void verify(const ValueLossOptions& options);
+
+// Constants of the tokens of one micro-batch, [n] each, on the model's device.
+struct PolicyTargets {
+  at::Tensor old_log_probs;
+  at::Tensor advantages;
+  at::Tensor ref_log_probs;   // undefined unless use_kl_loss
+  at::Tensor weights;         // aggregation weights
+  at::Tensor metric_weights;  // 1 / tokens of the mini-batch: metrics are token means
+};
+struct ValueTargets {
+  at::Tensor old_values;
+  at::Tensor returns;
+  at::Tensor weights;
+  at::Tensor metric_weights;
+};
+
+struct Loss {
+  at::Tensor loss;                        // scalar, differentiable
+  std::map<std::string, double> metrics;  // additive over micro-batches and replicas
+};
+
+// Metrics: actor/pg_loss, actor/kl_loss (if used), both aggregated as the loss is; as means over
+// tokens actor/pg_clipfrac, actor/pg_clipfrac_lower, actor/ppo_kl, actor/entropy (if the outputs
+// have it).
+Loss policy_loss(const TokenOutputs& outputs, const PolicyTargets& targets,
+                 const PolicyLossOptions& options);
+// Metrics: critic/vf_loss, critic/vf_clipfrac, critic/vpred_mean.
+Loss value_loss(const TokenOutputs& outputs, const ValueTargets& targets,
+                const ValueLossOptions& options);
+
+}  // namespace nereus

@@ -1,0 +1,44 @@
+// A reward that a user wrote in Python.
+#pragma once
+
+#include <filesystem>
+
+#include "nereus/runtime/bridge/python_workers.h"
+#include "nereus/runtime/rl/rewards/reward.h"
+
+namespace nereus {
+
+struct RewardLimits {
+  int workers = 0;      // processes; 0: default_workers()
+  Seconds timeout{60};  // of a call; loading the file may take ten times as long
+  Bytes memory{0};      // of a process with all that it starts; 0: no limit
+};
+
+// Called as verl calls one:
+//
+//   def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+//       return 1.0      # or {"score": 1.0, "some_metric": 0.5, ...}; `async def` as well
+//
+// extra_info is the row's "extra_info" with "prompt", "response_tokens" and "finished" beside it.
+// Scores may be numbers of Python, numpy or torch. The other finite numbers of a dict become
+// RewardOutput::extra. The file is read once and runs in worker processes (PythonWorkers), under a
+// module name of its own: whatever it does, only its own answers can be lost.
+class PythonReward final : public Reward {
+ public:
+  // Throws Error(kInvalidInput) naming the file, the config's keys and what is wrong if the file
+  // cannot be loaded or has no such function.
+  PythonReward(const std::filesystem::path& file, const std::string& function,
+               const RewardLimits& limits);
+  // Throws Error(kInvalidInput) with the reason if there is no score.
+  RewardOutput score(const RewardInput& input) const override;
+  std::vector<RewardResult> score_all(const std::vector<RewardInput>& inputs,
+                                      const StopToken& stop) const override;
+
+ private:
+  RewardResult result_of(const PythonAnswer& answer) const;
+
+  std::string name_;  // "rewards.py: compute_score"
+  std::unique_ptr<PythonWorkers> pool_;
+};
+
+}  // namespace nereus
