@@ -116,8 +116,8 @@ class Trial {
 
   void add(const StepReport& report) {
     record_["measured_s"].push_back(report.step_s);
-    for (const NodeTiming& node : report.nodes) {
-      record_["nodes"][node.name]["measured_s"].push_back(node.total);
+    for (const Span& node : report.spans) {
+      record_["nodes"][node.name]["measured_s"].push_back(node.took());
     }
     for (const auto& [device, bytes] : report.peak_bytes) {
       if (!is_host_memory(device)) peak_[device] = std::max(peak_[device], bytes);

@@ -25,13 +25,15 @@ Plan half_plan(std::span<const DeviceId> devices) {
 // A step under `plan` that took what it ideally takes, after which all devices are there.
 StepReport report_of(const Plan& plan, const JobSpec& job, const Cluster& cluster) {
   StepReport report;
-  for (const WorkflowNode& node : job.workflow.nodes) {
-    NodeTiming timing{.name = node.name,
-                      .total = Seconds(),
-                      .by_class = ideal_node_times(node, plan, job, cluster)};
-    for (const auto& [op_class, time] : timing.by_class) timing.total += time;
-    report.step_s += timing.total;
-    report.nodes.push_back(std::move(timing));
+  for (const NodeId id : node_ids(job.workflow)) {
+    const WorkflowNode& node = job.workflow.at(id);
+    Span span{.node = id,
+              .name = node.name,
+              .start = report.step_s,
+              .by_class = ideal_node_times(node, plan, job, cluster)};
+    for (const auto& [op_class, time] : span.by_class) report.step_s += time;
+    span.end = report.step_s;
+    report.spans.push_back(std::move(span));
   }
   report.workload = report.next_workload = job.workload;
   report.next_pool = all_devices(cluster);

@@ -63,15 +63,14 @@ Json formulate(Problem& problem, const JobSpec& job, const Cluster& cluster, Byt
     }
     sync.push_back(std::move(row));
   }
+  const std::vector<std::vector<NodeId>> before = predecessors(job.workflow);
   for (size_t i = 0; i < job.workflow.nodes.size(); ++i) {
     const WorkflowNode& node = job.workflow.nodes[i];
     const bool host = node.pass == Pass::kReward || node.pass == Pass::kAdvantage;
     const Seconds time =
         host ? predicted_time(ideal_node_work(node, {}, job, cluster), {}) : Seconds();
     Json after = Json::array();
-    for (const auto& [from, to] : job.workflow.edges) {
-      if (to == static_cast<int>(i)) after.push_back(from);
-    }
+    for (const NodeId from : before[i]) after.push_back(index(from));
     nodes.push_back({{"host_s", time},
                      {"on_devices", !host},
                      {"syncs", node.pass == Pass::kSyncWeights},

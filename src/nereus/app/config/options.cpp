@@ -103,7 +103,7 @@ LiveOptions to_live_options(const Config& config) {
   options.cluster = to_cluster(config);
   options.backend = host_devices(config.cluster, cuda::device_count()).backend;
   options.actor = {config.model.path, config.model.random_weights};
-  if (needs_critic(parse_advantage_estimator(config.algorithm.adv_estimator))) {
+  if (algorithm(parse_advantage_estimator(config.algorithm.adv_estimator)).critic) {
     options.critic = {config.critic.model.path, config.critic.model.random_weights};
   }
   if (config.algorithm.use_kl_in_reward || config.actor.use_kl_loss) {

@@ -23,7 +23,10 @@ class RunDirectoryTest : public testing::Test {
     StepReport report;
     report.step = step;
     report.step_s = Seconds(0.5);
-    report.nodes = {{"gen", Seconds(0.25), {{OpClass::kDecode, Seconds(0.25)}}}};
+    report.spans = {{.name = "gen",
+                     .end = Seconds(0.25),
+                     .devices = {{0, 0}, {0, 1}},
+                     .by_class = {{OpClass::kDecode, Seconds(0.25)}}}};
     report.response_tokens = 100;
     report.peak_bytes[{0, 1}] = Bytes(1024);
     report.metrics = {{"critic/score/mean", 0.1 * step}, {"actor/ref_kl", 0.01}};
@@ -43,7 +46,8 @@ TEST_F(RunDirectoryTest, WritesALineAStepAndAValidTrace) {
   EXPECT_EQ(lines[1].at("critic/score/mean"), 0.1);
   EXPECT_EQ(lines[1].at("peak_bytes").at("0:1"), 1024);
   const Json trace = Json::parse(read_text(root_ / "trace.json"));
-  EXPECT_EQ(trace.size(), 3 + 2 * 2);  // three names, then a step and a pass each
+  // Names of three rows and of two devices, then each step and its pass on both devices.
+  EXPECT_EQ(trace.size(), 3 + 2 + 2 * 3);
   EXPECT_TRUE(fs::exists(root_ / "tb"));
 }
 

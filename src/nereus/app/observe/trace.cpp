@@ -11,31 +11,29 @@ constexpr const char* kEnd = "\n]\n";
 
 TraceWriter::TraceWriter(const std::filesystem::path& file) : file_(file, kEnd) {
   if (!file_.empty()) return;
-  for (const auto& [row, name] :
-       {std::pair{Row::kSteps, "steps"}, std::pair{Row::kPasses, "passes"},
-        std::pair{Row::kTransitions, "transitions"}}) {
-    append({{"ph", "M"},
-            {"name", "thread_name"},
-            {"pid", 0},
-            {"tid", static_cast<int>(row)},
-            {"args", {{"name", name}}}});
-  }
+  name_row(Row::kSteps, "steps");
+  name_row(Row::kHost, "host");
+  name_row(Row::kTransitions, "transitions");
 }
 
 void TraceWriter::step(const StepReport& report, double end) {
   const auto testing = report.metrics.find("timing_s/testing");
   if (testing != report.metrics.end()) {  // follows the step
     end -= testing->second;
-    span(Row::kPasses, "testing", end, testing->second, Json::object());
+    span(Row::kSteps, "testing", end, testing->second, Json::object());
   }
-  double at = end - report.step_s.count();
+  const double at = end - report.step_s.count();
   span(Row::kSteps, "step " + std::to_string(report.step), at, report.step_s.count(),
        {{"response_tokens", report.response_tokens}});
-  for (const NodeTiming& node : report.nodes) {
+  for (const Span& node : report.spans) {
     Json by_class = Json::object();
     for (const auto& [op_class, time] : node.by_class) by_class[to_string(op_class)] = time;
-    span(Row::kPasses, node.name, at, node.total.count(), by_class);
-    at += node.total.count();
+    std::vector<Row> rows;
+    for (const DeviceId device : node.devices) rows.push_back(row_of(device));
+    if (rows.empty()) rows.push_back(Row::kHost);
+    for (const Row row : rows) {
+      span(row, node.name, at + node.start.count(), node.took().count(), by_class);
+    }
   }
 }
 
@@ -50,6 +48,21 @@ void TraceWriter::transition(int step, const TransitionDag& dag, const Transitio
          measured.measured.count(),
          {{"moved_bytes", measured.moved}, {"predicted_s", primitive.predicted}});
   }
+}
+
+TraceWriter::Row TraceWriter::row_of(DeviceId device) {
+  const auto next = static_cast<Row>(static_cast<int>(Row::kFirstDevice) + rows_.size());
+  const auto [row, is_new] = rows_.emplace(device, next);
+  if (is_new) name_row(row->second, "device " + to_string(device));
+  return row->second;
+}
+
+void TraceWriter::name_row(Row row, const std::string& name) {
+  append({{"ph", "M"},
+          {"name", "thread_name"},
+          {"pid", 0},
+          {"tid", static_cast<int>(row)},
+          {"args", {{"name", name}}}});
 }
 
 void TraceWriter::span(Row row, const std::string& name, double start, double duration,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 
 #include "nereus/app/observe/append_log.h"
@@ -11,8 +12,8 @@
 namespace nereus {
 
 // The file is complete JSON after every call, so a run that dies leaves a readable trace; opening
-// an existing one goes on after it. Durations are measured. Starts within a step are laid end to
-// end, since passes report how long they took and not when. Not thread-safe.
+// an existing one goes on after it. Starts and durations are measured. A pass lies in the row of
+// each device that it kept busy, work of the host in a row of its own. Not thread-safe.
 class TraceWriter {
  public:
   // Throws Error(kIo).
@@ -23,11 +24,14 @@ class TraceWriter {
 
  private:
   // Time line rows.
-  enum class Row { kSteps = 1, kPasses = 2, kTransitions = 3 };
+  enum class Row { kSteps = 1, kHost = 2, kTransitions = 3, kFirstDevice = 4 };
+  Row row_of(DeviceId device);
+  void name_row(Row row, const std::string& name);
   void span(Row row, const std::string& name, double start, double duration, const Json& details);
   void append(const Json& event);
 
   AppendLog file_;
+  std::map<DeviceId, Row> rows_;
 };
 
 }  // namespace nereus

@@ -229,8 +229,12 @@ Decision Controller::consider(Decision decision, const Candidate& candidate) con
 }
 
 Decision Controller::compiled(Decision decision) const {
-  const Seconds generation =
-      predict_step(plan_, job_, cluster_, calibration_).nodes.front().predicted;
+  Seconds generation;  // beside which an overlapped transition goes
+  const StepLatency latency = predict_step(plan_, job_, cluster_, calibration_);
+  for (const NodeId node : node_ids(job_.workflow)) {
+    if (job_.workflow.at(node).pass != Pass::kGenerate) continue;
+    generation += latency.nodes[index(node)].predicted;
+  }
   std::optional<TransitionDag> beside;
   if (options_.overlap) beside = compile_beside_generation(*decision.best);
   if (beside) {

@@ -24,12 +24,20 @@ inline StepReport report_of(int step, const Plan& plan, const JobSpec& job, cons
                     .next_workload = job.workload,
                     .next_pool = next_pool};
   const StepLatency latency = predict_step(plan, job, cluster, truth);
-  for (const NodeLatency& node : latency.nodes) {
-    NodeTiming timing{.name = node.name, .total = node.predicted};
+  Seconds start;
+  for (const NodeId id : node_ids(job.workflow)) {
+    const NodeLatency& node = latency.nodes[index(id)];
+    Span span{.step = step,
+              .node = id,
+              .name = node.name,
+              .start = start,
+              .end = start + node.predicted,
+              .devices = busy_devices(job.workflow.at(id), plan)};
     for (const auto& [op_class, ideal] : node.ideal) {
-      timing.by_class[op_class] = ideal * (1 / truth.efficiency(op_class));
+      span.by_class[op_class] = ideal * (1 / truth.efficiency(op_class));
     }
-    report.nodes.push_back(std::move(timing));
+    start = span.end;
+    report.spans.push_back(std::move(span));
   }
   report.step_s = latency.total;
   const MemoryPrediction memory = predict_memory(plan, job, truth);

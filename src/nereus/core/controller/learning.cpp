@@ -73,12 +73,12 @@ Calibration learned(Calibration calibration, const StepReport& report, const Pla
                     const JobSpec& job, const Cluster& cluster) {
   const JobSpec as_run = executed(job, report);
   ClassTimes ideal_sum, measured_sum;
-  for (const WorkflowNode& node : job.workflow.nodes) {
-    const auto timing = std::ranges::find(report.nodes, node.name, &NodeTiming::name);
-    if (timing == report.nodes.end()) continue;
-    const ClassTimes ideal = ideal_node_times(node, plan, as_run, cluster);
+  verify_spans(report.spans, job.workflow);
+  for (const Span& span : report.spans) {
+    if (span.idle) continue;
+    const ClassTimes ideal = ideal_node_times(job.workflow.at(span.node), plan, as_run, cluster);
     const ClassTimes measured =
-        without_waiting(until_the_end(timing->by_class, timing->total), ideal, calibration);
+        without_waiting(until_the_end(span.by_class, span.took()), ideal, calibration);
     for (const auto& [op_class, time] : ideal) {
       const auto found = measured.find(op_class);
       if (found == measured.end()) continue;
@@ -96,13 +96,17 @@ Calibration learned(Calibration calibration, const StepReport& report, const Pla
 double step_efficiency(const StepReport& report, const Plan& plan, const JobSpec& job,
                        const Cluster& cluster) {
   const JobSpec as_run = executed(job, report);
-  Seconds ideal;
-  for (const WorkflowNode& node : job.workflow.nodes) {
-    for (const auto& [op_class, time] : ideal_node_times(node, plan, as_run, cluster)) {
+  verify_spans(report.spans, job.workflow);
+  Seconds ideal, measured;
+  for (const Span& span : report.spans) {
+    if (span.idle) continue;
+    measured += span.took();
+    for (const auto& [op_class, time] :
+         ideal_node_times(job.workflow.at(span.node), plan, as_run, cluster)) {
       ideal += time;
     }
   }
-  return ideal / report.step_s;
+  return ideal / measured;
 }
 
 Calibration learned(Calibration calibration, const TransitionDag& dag,

@@ -8,7 +8,7 @@ namespace nereus {
 
 // `calibration` after the report of a step that ran under `plan`. One observation per operation
 // class (all nodes of the step together) and one of memory (the device that exceeds its prediction
-// most).
+// most). Throws Error(kInternal) if the report's spans are not those of the job's workflow.
 Calibration learned(Calibration calibration, const StepReport& report, const Plan& plan,
                     const JobSpec& job, const Cluster& cluster);
 
@@ -17,7 +17,8 @@ Calibration learned(Calibration calibration, const StepReport& report, const Pla
 Calibration learned(Calibration calibration, const TransitionDag& dag,
                     const TransitionReport& report);
 
-// Ideal time of the executed step / its measured time.
+// Ideal time of the executed step's nodes / their measured time, all added up: what runs beside
+// something else counts in full.
 double step_efficiency(const StepReport& report, const Plan& plan, const JobSpec& job,
                        const Cluster& cluster);
 

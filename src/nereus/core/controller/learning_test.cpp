@@ -39,7 +39,7 @@ TEST(Learning, WaitingInAPipelineIsNotCommunication) {
   const Plan plan = uniform_plan(job, {1, 4}, 1, 8);
   StepReport report = report_of(0, plan, job, kCluster, all_devices(kCluster), machine(0.01));
   // Half of the local time was spent waiting, which workers count as communication.
-  for (NodeTiming& node : report.nodes) {
+  for (Span& node : report.spans) {
     for (OpClass local : {OpClass::kCompute, OpClass::kDecode}) {
       const auto time = node.by_class.find(local);
       if (time == node.by_class.end() || !node.by_class.contains(OpClass::kPipelineComm)) continue;
@@ -57,7 +57,7 @@ TEST(Learning, TheSlowestWorkerCountsNotTheMean) {
   const Plan plan = uniform_plan(job, {1, 1}, 4, 8);
   StepReport report = report_of(0, plan, job, kCluster, all_devices(kCluster), machine(0.01));
   // Half of the workers had nothing to do.
-  for (NodeTiming& node : report.nodes) {
+  for (Span& node : report.spans) {
     for (auto& [op_class, time] : node.by_class) time = time * 0.5;
   }
   const Calibration calibration = learned({}, report, plan, job, kCluster);

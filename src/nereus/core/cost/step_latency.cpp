@@ -8,32 +8,6 @@
 namespace nereus {
 namespace {
 
-// The devices that a node keeps busy; none for host work.
-std::vector<DeviceId> busy_devices(const WorkflowNode& node, const Plan& plan) {
-  std::vector<DeviceId> devices;
-  const auto append = [&](ModelStage model_stage) {
-    for (const std::vector<DeviceId>& unit : at(plan, model_stage).units) {
-      devices.insert(devices.end(), unit.begin(), unit.end());
-    }
-  };
-  switch (node.pass) {
-    case Pass::kReward:
-    case Pass::kAdvantage:
-      break;
-    case Pass::kSyncWeights:
-      append({Role::kActor, Stage::kTraining});
-      append({Role::kActor, Stage::kGeneration});
-      break;
-    case Pass::kGenerate:
-    case Pass::kLogProbs:
-    case Pass::kValues:
-    case Pass::kScores:
-    case Pass::kTrain:
-      append(node.runs_on);
-  }
-  return devices;
-}
-
 constexpr double kNineOfTen = 1.645;  // standard deviations to both sides
 
 // Calls visit(op_class, predicted seconds) for each part of the work whose efficiency counts: whole
@@ -98,18 +72,14 @@ TimeEstimate estimated_time(const Work& work, const Calibration& calibration) {
 
 Seconds critical_path(const Workflow& workflow, std::span<const Seconds> times,
                       std::span<const std::vector<DeviceId>> devices) {
+  const std::vector<std::vector<NodeId>> before = waits_for(workflow, devices);
   std::vector<Seconds> ends(workflow.nodes.size());
-  std::map<DeviceId, Seconds> free_from;
   Seconds last;
-  for (int node : topological_order(workflow)) {
+  for (const NodeId node : topological_order(workflow)) {
     Seconds start;
-    for (const auto& [from, to] : workflow.edges) {
-      if (to == node) start = std::max(start, ends[from]);
-    }
-    for (DeviceId device : devices[node]) start = std::max(start, free_from[device]);
-    ends[node] = start + times[node];
-    for (DeviceId device : devices[node]) free_from[device] = ends[node];
-    last = std::max(last, ends[node]);
+    for (const NodeId other : before[index(node)]) start = std::max(start, ends[index(other)]);
+    ends[index(node)] = start + times[index(node)];
+    last = std::max(last, ends[index(node)]);
   }
   return last;
 }

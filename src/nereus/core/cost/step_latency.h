@@ -61,9 +61,8 @@ Seconds predicted_time(const Work& work, const Calibration& calibration);
 Seconds predicted_time(const ClassTimes& ideal, const Calibration& calibration);
 TimeEstimate estimated_time(const Work& work, const Calibration& calibration);
 
-// When the last node ends, if the nodes start in topological order, each as soon as its
-// predecessors are done and its devices are free. `times` and `devices` have one entry per workflow
-// node.
+// When the last node ends, if each starts as soon as all that it waits for (waits_for()) has ended.
+// `times` and `devices` have one entry per workflow node.
 Seconds critical_path(const Workflow& workflow, std::span<const Seconds> times,
                       std::span<const std::vector<DeviceId>> devices);
 

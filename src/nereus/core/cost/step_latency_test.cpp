@@ -241,7 +241,7 @@ TEST(Latency, AsynchronousStepsTakeTheLongerSide) {
   Plan plan = uniform_plan(job, {1, 1}, 2, 8);
   for (auto& unit : plan.stages.front().units) unit.front().index += 2;
   const StepLatency in_turn = predict_step(plan, job, cluster, {});
-  job.workflow.asynchronous = true;
+  job.workflow = one_step_off_policy(job.workflow);
   const StepLatency overlapped = predict_step(plan, job, cluster, {});
   const Seconds generation = in_turn.nodes.front().predicted;
   const Seconds sync = in_turn.nodes.back().predicted;
@@ -357,7 +357,8 @@ TEST(Latency, EfficiencyOfOneClassScalesThatClassOnly) {
 TEST(CriticalPath, SharedDevicesSerialise) {
   Workflow workflow;
   workflow.nodes = {{"gen"}, {"left"}, {"right"}, {"train"}};
-  workflow.edges = {{0, 1}, {0, 2}, {1, 3}, {2, 3}};
+  constexpr NodeId kGen{0}, kLeft{1}, kRight{2}, kTrain{3};
+  workflow.edges = {{kGen, kLeft}, {kGen, kRight}, {kLeft, kTrain}, {kRight, kTrain}};
   const std::vector<Seconds> times = {Seconds(1), Seconds(2), Seconds(3), Seconds(4)};
   const DeviceId a{0, 0}, b{0, 1};
   const std::vector<std::vector<DeviceId>> shared = {{a, b}, {a}, {a}, {a, b}};

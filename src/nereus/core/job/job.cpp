@@ -1,5 +1,7 @@
 #include "nereus/core/job/job.h"
 
+#include "nereus/core/base/error.h"
+
 namespace nereus {
 
 void to_json(Json& j, const TransitionFailure& failure) {
@@ -24,10 +26,23 @@ void to_json(Json& j, const TransitionReport& report) {
   if (report.failure) j["failure"] = *report.failure;
 }
 
-void to_json(Json& j, const NodeTiming& timing) {
+void verify_spans(const std::vector<Span>& spans, const Workflow& workflow) {
+  NEREUS_CHECK(spans.size() == workflow.nodes.size(), std::to_string(spans.size()) + " spans of " +
+                                                          std::to_string(workflow.nodes.size()) +
+                                                          " nodes");
+  for (const NodeId node : node_ids(workflow)) {
+    const Span& span = spans[index(node)];
+    NEREUS_CHECK(span.node == node && span.name == workflow.at(node).name,
+                 "the span of " + workflow.at(node).name + " is that of " + span.name);
+    NEREUS_CHECK(span.start <= span.end, span.name + " ends before it starts");
+  }
+}
+
+void to_json(Json& j, const Span& span) {
   Json by_class = Json::object();
-  for (const auto& [op_class, time] : timing.by_class) by_class[to_string(op_class)] = time;
-  j = Json{{"name", timing.name}, {"total_s", timing.total}, {"by_class_s", std::move(by_class)}};
+  for (const auto& [op_class, time] : span.by_class) by_class[to_string(op_class)] = time;
+  j = Json{{"step", span.step}, {"name", span.name},       {"start_s", span.start},
+           {"end_s", span.end}, {"devices", span.devices}, {"by_class_s", std::move(by_class)}};
 }
 
 }  // namespace nereus

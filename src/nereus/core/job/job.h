@@ -13,11 +13,23 @@
 
 namespace nereus {
 
-struct NodeTiming {
-  std::string name;                     // the workflow node's
-  Seconds total;                        // wall time
+// When a node of the workflow ran, and what its time went into.
+struct Span {
+  int step = 0;  // whose work it was
+  NodeId node{};
+  std::string name;                     // the node's, for people
+  Seconds start;                        // counted from the beginning of the reported step
+  Seconds end;                          // of the slowest device
+  std::vector<DeviceId> devices;        // that it kept busy, sorted; none: the host
   std::map<OpClass, Seconds> by_class;  // mean over the devices, by class
+  bool idle = false;                    // there was nothing to be done
+
+  Seconds took() const { return end - start; }
 };
+
+// Throws Error(kInternal) unless the spans are those of the workflow's nodes, each exactly once and
+// in their order, none of which ends before it starts.
+void verify_spans(const std::vector<Span>& spans, const Workflow& workflow);
 
 struct PrimitiveReport {
   int id = 0;
@@ -51,7 +63,9 @@ struct TransitionReport {
 struct StepReport {
   int step = 0;  // counted from 0
   Seconds step_s;
-  std::vector<NodeTiming> nodes;
+  // One for each node of the workflow, in its order, verified where they are made; none if the step
+  // came to nothing.
+  std::vector<Span> spans;
   std::map<DeviceId, Bytes> peak_bytes;      // measured, whole step
   std::map<DeviceId, Bytes> resident_bytes;  // measured, at the end of the step
   Workload workload;                         // as executed: response_mean is measured
@@ -103,6 +117,6 @@ class Job {
 
 void to_json(Json& j, const TransitionFailure& failure);
 void to_json(Json& j, const TransitionReport& report);  // "failure" only if there was one
-void to_json(Json& j, const NodeTiming& timing);
+void to_json(Json& j, const Span& span);
 
 }  // namespace nereus

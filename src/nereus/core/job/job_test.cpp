@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "nereus/core/base/error.h"
+
 namespace nereus {
 namespace {
 
@@ -31,11 +33,34 @@ TEST(TransitionReport, SaysWhatFailed) {
       parse_json(R"({"reason": "device 0:1 was lost", "lost_devices": ["0:1"]})", "expected"));
 }
 
-TEST(NodeTiming, NamesItsOperationClasses) {
-  const NodeTiming timing{"gen", Seconds(2), {{OpClass::kDecode, Seconds(1.5)}}};
-  EXPECT_EQ(
-      Json(timing),
-      parse_json(R"({"name": "gen", "total_s": 2.0, "by_class_s": {"decode": 1.5}})", "expected"));
+Span span_of(int node, const char* name, double start, double end) {
+  return {.node = static_cast<NodeId>(node),
+          .name = name,
+          .start = Seconds(start),
+          .end = Seconds(end)};
+}
+
+TEST(Span, SaysWhenAndWhereItWasAndItsOperationClasses) {
+  Span span = span_of(0, "gen", 0.5, 2.5);
+  span.step = 3;
+  span.devices = {{0, 1}};
+  span.by_class = {{OpClass::kDecode, Seconds(1.5)}};
+  EXPECT_EQ(span.took(), Seconds(2));
+  EXPECT_EQ(Json(span), parse_json(R"({"step": 3, "name": "gen", "start_s": 0.5, "end_s": 2.5,
+                                       "devices": ["0:1"], "by_class_s": {"decode": 1.5}})",
+                                   "expected"));
+}
+
+TEST(Spans, AreThoseOfTheNodesEachExactlyOnce) {
+  Workflow workflow;
+  workflow.nodes = {{.name = "gen", .pass = Pass::kGenerate}, {.name = "reward"}};
+  const std::vector<Span> spans = {span_of(0, "gen", 0, 1), span_of(1, "reward", 1, 1)};
+  EXPECT_NO_THROW(verify_spans(spans, workflow));
+  EXPECT_THROW(verify_spans({spans[0]}, workflow), Error);
+  EXPECT_THROW(verify_spans({spans[0], spans[0]}, workflow), Error);
+  EXPECT_THROW(verify_spans({spans[1], spans[0]}, workflow), Error);
+  EXPECT_THROW(verify_spans({spans[0], spans[1], spans[1]}, workflow), Error);
+  EXPECT_THROW(verify_spans({spans[0], span_of(1, "reward", 1, 0.5)}, workflow), Error);
 }
 
 }  // namespace

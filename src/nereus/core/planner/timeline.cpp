@@ -14,18 +14,15 @@ Timeline::Timeline(const Workflow& workflow, std::span<const ModelStage> stages)
     NEREUS_CHECK(found != stages.end(), "unplaced " + to_string(model_stage));
     return StageSet{1} << (found - stages.begin());
   };
-  const std::vector<int> order = topological_order(workflow);
-  for (int index : order) {
-    const WorkflowNode& node = workflow.nodes[index];
-    Node entry{.index = index};
-    if (node.pass == Pass::kSyncWeights) {
-      entry.runs_on = bit({Role::kActor, Stage::kTraining}) | bit(node.runs_on);
-    } else if (node.pass != Pass::kReward && node.pass != Pass::kAdvantage) {
-      entry.runs_on = bit(node.runs_on);
+  const std::vector<NodeId> order = topological_order(workflow);
+  const std::vector<std::vector<NodeId>> before = predecessors(workflow);
+  for (const NodeId node : order) {
+    Node entry{.index = index(node)};
+    for (const ModelStage model_stage : busy_stages(workflow.at(node))) {
+      entry.runs_on |= bit(model_stage);
     }
-    for (const auto& [from, to] : workflow.edges) {
-      const auto place = std::ranges::find(order, from) - order.begin();
-      if (to == index) entry.predecessors |= uint32_t{1} << place;
+    for (const NodeId from : before[index(node)]) {
+      entry.predecessors |= uint32_t{1} << (std::ranges::find(order, from) - order.begin());
     }
     nodes_.push_back(entry);
   }

@@ -28,7 +28,7 @@ class Timeline {
 
  private:
   struct Node {
-    int index = 0;
+    size_t index = 0;
     StageSet runs_on = 0;       // none: on the host
     uint32_t predecessors = 0;  // by place in nodes_
   };

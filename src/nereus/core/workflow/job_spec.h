@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "nereus/core/workflow/workflow.h"
+#include "nereus/core/workflow/algorithm.h"
 
 namespace nereus {
 

@@ -1,44 +1,96 @@
 #include "nereus/core/workflow/workflow.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <set>
+#include <map>
+
+#include "nereus/core/base/error.h"
 
 namespace nereus {
 
 namespace {
 
-bool holds_state(Pass pass) { return pass != Pass::kReward && pass != Pass::kAdvantage; }
+constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
 
-Workflow actor_workflow(const char* algorithm, bool with_critic, bool with_reference,
-                        bool with_reward_model) {
-  constexpr ModelStage kGenerator{Role::kActor, Stage::kGeneration};
-  constexpr ModelStage kActor{Role::kActor, Stage::kTraining};
-  constexpr ModelStage kCritic{Role::kCritic, Stage::kTraining};
-  constexpr ModelStage kReference{Role::kReference, Stage::kInference};
-  constexpr ModelStage kRewardModel{Role::kReward, Stage::kInference};
-  Workflow workflow{.algorithm = algorithm};
-  const auto add = [&](const char* name, Pass pass, ModelStage runs_on,
-                       const std::vector<int>& after) {
-    const int node = static_cast<int>(workflow.nodes.size());
-    workflow.nodes.push_back({name, pass, runs_on});
-    for (int before : after) workflow.edges.emplace_back(before, node);
-    return node;
+[[noreturn]] void refuse(const std::string& message) {
+  throw Error(ErrorCode::kInvalidInput, "the workflow cannot be executed: " + message);
+}
+
+void verify_edges(const Workflow& workflow) {
+  const auto is_there = [&](NodeId node) {
+    return static_cast<int>(node) >= 0 && index(node) < workflow.nodes.size();
   };
-  const int gen = add("gen", Pass::kGenerate, kGenerator, {});
-  std::vector<int> experience = {add("old_log_prob", Pass::kLogProbs, kActor, {gen})};
-  if (with_reference) experience.push_back(add("ref", Pass::kLogProbs, kReference, {gen}));
-  if (with_critic) experience.push_back(add("values", Pass::kValues, kCritic, {gen}));
-  experience.push_back(with_reward_model ? add("reward", Pass::kScores, kRewardModel, {gen})
-                                         : add("reward", Pass::kReward, {}, {gen}));
-  const int adv = add("adv", Pass::kAdvantage, {}, experience);
-  if (with_critic) add("update_critic", Pass::kTrain, kCritic, {adv});
-  const int update_actor = add("update_actor", Pass::kTrain, kActor, {adv});
-  add("update_weights", Pass::kSyncWeights, kGenerator, {update_actor});
-  return workflow;
+  for (const WorkflowEdge& edge : workflow.edges) {
+    if (!is_there(edge.from) || !is_there(edge.to)) {
+      refuse("an edge from node " + std::to_string(static_cast<int>(edge.from)) + " to node " +
+             std::to_string(static_cast<int>(edge.to)) + " of " +
+             std::to_string(workflow.nodes.size()));
+    }
+    if (edge.lag < 0) {
+      refuse(workflow.at(edge.from).name + " → " + workflow.at(edge.to).name + " has the lag " +
+             std::to_string(edge.lag) + "; it must be 0 (the same step) or more");
+    }
+  }
+}
+
+// Which stage's units a pass runs on; training units also serve the passes of a trained model.
+bool suits(Pass pass, Stage stage) {
+  switch (pass) {
+    case Pass::kGenerate:
+    case Pass::kSyncWeights:
+      return stage == Stage::kGeneration;
+    case Pass::kTrain:
+      return stage == Stage::kTraining;
+    case Pass::kScores:
+      return stage == Stage::kInference;
+    case Pass::kLogProbs:
+    case Pass::kValues:
+      return stage != Stage::kGeneration;
+    case Pass::kReward:
+    case Pass::kAdvantage:
+      break;
+  }
+  return true;
+}
+
+bool is_sync_to_generation(const Workflow& workflow, const WorkflowEdge& edge) {
+  return workflow.at(edge.from).pass == Pass::kSyncWeights &&
+         workflow.at(edge.to).pass == Pass::kGenerate;
+}
+
+// For each node the fields that nodes before it in the step write.
+std::vector<std::set<Field>> fields_before(const Workflow& workflow) {
+  const std::vector<std::vector<NodeId>> before = predecessors(workflow);
+  std::vector<std::set<Field>> fields(workflow.nodes.size());
+  for (const NodeId node : topological_order(workflow)) {
+    for (const NodeId from : before[index(node)]) {
+      fields[index(node)].insert(fields[index(from)].begin(), fields[index(from)].end());
+      fields[index(node)].insert(workflow.at(from).writes.begin(), workflow.at(from).writes.end());
+    }
+  }
+  return fields;
 }
 
 }  // namespace
+
+bool runs_on_devices(Pass pass) { return pass != Pass::kReward && pass != Pass::kAdvantage; }
+
+std::string to_string(Field field) {
+  switch (field) {
+    case Field::kResponses:
+      return "responses";
+    case Field::kOldLogProbs:
+      return "old_log_probs";
+    case Field::kRefLogProbs:
+      return "ref_log_probs";
+    case Field::kValues:
+      return "values";
+    case Field::kScores:
+      return "scores";
+    case Field::kAdvantages:
+      return "advantages";
+  }
+  return "unknown";
+}
 
 std::string to_string(Pass pass) {
   switch (pass) {
@@ -62,18 +114,38 @@ std::string to_string(Pass pass) {
   return "unknown";
 }
 
-Workflow ppo_workflow(bool with_reference, bool with_reward_model) {
-  return actor_workflow("gae", /*with_critic=*/true, with_reference, with_reward_model);
+std::vector<NodeId> node_ids(const Workflow& workflow) {
+  std::vector<NodeId> ids;
+  for (size_t i = 0; i < workflow.nodes.size(); ++i) ids.push_back(static_cast<NodeId>(i));
+  return ids;
 }
 
-Workflow grpo_workflow(bool with_reference, bool with_reward_model) {
-  return actor_workflow("grpo", /*with_critic=*/false, with_reference, with_reward_model);
+void verify(const Workflow& workflow) {
+  verify_edges(workflow);
+  const std::vector<std::set<Field>> written = fields_before(workflow);
+  std::map<Field, std::string> writer;
+  for (const NodeId id : node_ids(workflow)) {
+    const WorkflowNode& node = workflow.at(id);
+    if (!suits(node.pass, node.runs_on.stage)) {
+      refuse(node.name + " (" + to_string(node.pass) + ") runs on " + to_string(node.runs_on) +
+             ", whose units cannot do it");
+    }
+    for (const Field field : node.reads) {
+      if (written[index(id)].contains(field)) continue;
+      refuse(node.name + " reads " + to_string(field) + ", which no node before it writes");
+    }
+    for (const Field field : node.writes) {
+      const auto [other, is_first] = writer.emplace(field, node.name);
+      if (is_first) continue;
+      refuse(other->second + " and " + node.name + " both write " + to_string(field));
+    }
+  }
 }
 
 std::vector<ModelStage> model_stages(const Workflow& workflow) {
   std::set<ModelStage> stages;
   for (const WorkflowNode& node : workflow.nodes) {
-    if (holds_state(node.pass)) stages.insert(node.runs_on);
+    if (runs_on_devices(node.pass)) stages.insert(node.runs_on);
   }
   return {stages.begin(), stages.end()};
 }
@@ -84,60 +156,127 @@ std::vector<ModelStage> trained_stages(const Workflow& workflow) {
   return stages;
 }
 
+std::vector<ModelStage> busy_stages(const WorkflowNode& node) {
+  if (!runs_on_devices(node.pass)) return {};
+  if (node.pass == Pass::kSyncWeights) return {kActorTraining, node.runs_on};
+  return {node.runs_on};
+}
+
+std::vector<DeviceId> busy_devices(const WorkflowNode& node, const Plan& plan) {
+  std::set<DeviceId> devices;
+  for (const ModelStage model_stage : busy_stages(node)) {
+    for (const std::vector<DeviceId>& unit : at(plan, model_stage).units) {
+      devices.insert(unit.begin(), unit.end());
+    }
+  }
+  return {devices.begin(), devices.end()};
+}
+
+Workflow one_step_off_policy(Workflow workflow) {
+  for (WorkflowEdge& edge : workflow.edges) {
+    if (is_sync_to_generation(workflow, edge)) edge.lag = 2;
+  }
+  return workflow;
+}
+
+bool is_asynchronous(const Workflow& workflow) {
+  return std::ranges::any_of(workflow.edges, [&](const WorkflowEdge& edge) {
+    return edge.lag > 1 && is_sync_to_generation(workflow, edge);
+  });
+}
+
 Workflow between_syncs(Workflow workflow) {
-  if (!workflow.asynchronous) return workflow;
-  const auto is = [&](int node, Pass pass) {
-    return workflow.nodes.at(static_cast<size_t>(node)).pass == pass;
-  };
-  std::erase_if(workflow.edges, [&](const auto& edge) { return is(edge.first, Pass::kGenerate); });
-  const int count = static_cast<int>(workflow.nodes.size());
-  for (int from = 0; from < count; ++from) {
-    for (int to = 0; to < count; ++to) {
-      if (is(from, Pass::kGenerate) && is(to, Pass::kSyncWeights)) {
-        workflow.edges.emplace_back(from, to);
+  const bool generates_beside = is_asynchronous(workflow);
+  std::erase_if(workflow.edges, [](const WorkflowEdge& edge) { return edge.lag > 0; });
+  if (!generates_beside) return workflow;
+  std::erase_if(workflow.edges, [&](const WorkflowEdge& edge) {
+    return workflow.at(edge.from).pass == Pass::kGenerate;
+  });
+  for (const NodeId from : node_ids(workflow)) {
+    for (const NodeId to : node_ids(workflow)) {
+      if (workflow.at(from).pass == Pass::kGenerate && workflow.at(to).pass == Pass::kSyncWeights) {
+        workflow.edges.push_back({from, to});
       }
     }
   }
   return workflow;
 }
 
-std::vector<int> topological_order(const Workflow& workflow) {
+std::vector<NodeId> topological_order(const Workflow& workflow) {
   std::vector<int> waiting_for(workflow.nodes.size(), 0);
-  for (const auto& [from, to] : workflow.edges) ++waiting_for[static_cast<size_t>(to)];
-  std::set<int> ready;
-  for (size_t node = 0; node < waiting_for.size(); ++node) {
-    if (waiting_for[node] == 0) ready.insert(static_cast<int>(node));
+  for (const WorkflowEdge& edge : workflow.edges) {
+    if (edge.lag == 0) ++waiting_for[index(edge.to)];
   }
-  std::vector<int> order;
+  std::set<NodeId> ready;
+  for (const NodeId node : node_ids(workflow)) {
+    if (waiting_for[index(node)] == 0) ready.insert(node);
+  }
+  std::vector<NodeId> order;
   while (!ready.empty()) {
-    const int node = ready.extract(ready.begin()).value();
+    const NodeId node = ready.extract(ready.begin()).value();
     order.push_back(node);
-    for (const auto& [from, to] : workflow.edges) {
-      if (from == node && --waiting_for[static_cast<size_t>(to)] == 0) ready.insert(to);
+    for (const WorkflowEdge& edge : workflow.edges) {
+      if (edge.from != node || edge.lag > 0) continue;
+      if (--waiting_for[index(edge.to)] == 0) ready.insert(edge.to);
     }
   }
-  NEREUS_CHECK(order.size() == workflow.nodes.size(), "the workflow has a cycle");
+  for (const NodeId node : node_ids(workflow)) {
+    if (waiting_for[index(node)] > 0) {
+      refuse(workflow.at(node).name + " waits for itself: a cycle needs an edge with a lag");
+    }
+  }
   return order;
 }
 
+std::vector<std::vector<NodeId>> predecessors(const Workflow& workflow) {
+  std::vector<std::vector<NodeId>> before(workflow.nodes.size());
+  for (const WorkflowEdge& edge : workflow.edges) {
+    if (edge.lag == 0) before[index(edge.to)].push_back(edge.from);
+  }
+  return before;
+}
+
+std::vector<std::vector<NodeId>> waits_for(const Workflow& workflow,
+                                           std::span<const std::vector<DeviceId>> devices) {
+  std::vector<std::vector<NodeId>> before = predecessors(workflow);
+  std::map<DeviceId, NodeId> last_on;
+  for (const NodeId node : topological_order(workflow)) {
+    for (const DeviceId device : devices[index(node)]) {
+      const auto [last, is_first] = last_on.emplace(device, node);
+      if (is_first) continue;
+      if (std::ranges::find(before[index(node)], last->second) == before[index(node)].end()) {
+        before[index(node)].push_back(last->second);
+      }
+      last->second = node;
+    }
+  }
+  return before;
+}
+
 void to_json(Json& j, const Workflow& workflow) {
+  const auto names_of = [](const std::set<Field>& fields) {
+    Json names = Json::array();
+    for (const Field field : fields) names.push_back(to_string(field));
+    return names;
+  };
   Json nodes = Json::array(), edges = Json::array();
   for (const WorkflowNode& node : workflow.nodes) {
-    Json entry = {{"name", node.name}, {"pass", to_string(node.pass)}};
-    if (holds_state(node.pass)) {
+    Json entry = {{"name", node.name},
+                  {"pass", to_string(node.pass)},
+                  {"reads", names_of(node.reads)},
+                  {"writes", names_of(node.writes)}};
+    if (runs_on_devices(node.pass)) {
       entry["role"] = to_string(node.runs_on.role);
       entry["stage"] = to_string(node.runs_on.stage);
     }
     nodes.push_back(std::move(entry));
   }
-  for (const auto& [from, to] : workflow.edges) {
-    edges.push_back({{"from", workflow.nodes.at(static_cast<size_t>(from)).name},
-                     {"to", workflow.nodes.at(static_cast<size_t>(to)).name}});
+  for (const WorkflowEdge& edge : workflow.edges) {
+    Json entry = {{"from", workflow.at(edge.from).name}, {"to", workflow.at(edge.to).name}};
+    if (edge.lag > 0) entry["lag"] = edge.lag;
+    edges.push_back(std::move(entry));
   }
-  j = {{"algorithm", workflow.algorithm},
-       {"asynchronous", workflow.asynchronous},
-       {"nodes", nodes},
-       {"edges", edges}};
+  j = {{"algorithm", workflow.algorithm}, {"nodes", nodes}, {"edges", edges}};
 }
 
 }  // namespace nereus

@@ -1,8 +1,10 @@
-// One RL step as a graph of passes over model-stages and the data that flows between them.
+// One RL step as a graph of passes over model-stages and the data that flows between them. Cost
+// model, planner, controller and the live executor read the same graph.
 #pragma once
 
+#include <set>
+#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "nereus/core/plan/plan.h"
@@ -23,44 +25,94 @@ enum class Pass {
   kSyncWeights
 };
 std::string to_string(Pass pass);  // "generate", "log_probs", …
+// True for passes over a model-stage, false for work of the host.
+bool runs_on_devices(Pass pass);
+
+// What the samples of a step gain as it goes on. Prompts are there from the beginning.
+enum class Field {
+  kResponses,    // with the log-probabilities under which they were drawn
+  kOldLogProbs,  // under the actor as it is before its updates
+  kRefLogProbs,  // under the reference
+  kValues,       // the critic's
+  kScores,       // of the responses
+  kAdvantages,   // with rewards and returns
+};
+std::string to_string(Field field);  // "responses", "old_log_probs", …
+
+// A node's place in Workflow::nodes. Rooms that speak of the same node say its id; names are for
+// people only.
+enum class NodeId : int {};
+constexpr size_t index(NodeId node) { return static_cast<size_t>(node); }
 
 struct WorkflowNode {
   std::string name;  // verl's timing name: gen, old_log_prob, ref, values, reward, adv, …
   Pass pass = Pass::kTrain;
   ModelStage runs_on;  // meaningless for kReward and kAdvantage, which run on the host
+  std::set<Field> reads;
+  std::set<Field> writes;
   bool operator==(const WorkflowNode&) const = default;
 };
 
+// `to` starts when `from` has ended: in the same step, or, with a lag, `lag` steps before.
+struct WorkflowEdge {
+  NodeId from{};
+  NodeId to{};
+  int lag = 0;
+  bool operator==(const WorkflowEdge&) const = default;
+};
+
 struct Workflow {
-  std::string algorithm;  // verl's adv_estimator: "gae" (PPO), "grpo"
+  std::string algorithm;  // verl's adv_estimator: "gae" (PPO), "grpo", …
   std::vector<WorkflowNode> nodes;
-  std::vector<std::pair<int, int>> edges;  // from → to, indices into nodes
-  // One step off-policy: the next batch is generated while this one is trained on, and both are
-  // waited for when weights are synchronised.
-  bool asynchronous = false;
+  std::vector<WorkflowEdge> edges;
+
+  const WorkflowNode& at(NodeId node) const { return nodes.at(index(node)); }
   bool operator==(const Workflow&) const = default;
 };
 
-// gen → {old_log_prob, ref, values, reward} → adv → {update_critic, update_actor}, and
-// update_actor → update_weights (which runs on the actor's generation units). `reward` is a pass of
-// the reward model if there is one.
-Workflow ppo_workflow(bool with_reference, bool with_reward_model = false);
-// The same without a critic: advantages are relative to the other responses to a prompt.
-Workflow grpo_workflow(bool with_reference, bool with_reward_model = false);
+// All nodes' ids, ascending.
+std::vector<NodeId> node_ids(const Workflow& workflow);
+
+// Throws Error(kInvalidInput) naming node and field or model-stage for: an edge to or from no node,
+// a negative lag, a cycle without lag, a field that is read and that no node before it in the step
+// writes, one that two nodes write, and a pass on a model-stage of another kind (generation on
+// training units, say).
+void verify(const Workflow& workflow);
 
 // The model-stages that hold state: what a plan must place. Sorted.
 std::vector<ModelStage> model_stages(const Workflow& workflow);
 // Those with an optimizer: what a checkpoint is made of. Sorted.
 std::vector<ModelStage> trained_stages(const Workflow& workflow);
-// What runs between two weight synchronisations, as a graph without cycles: the workflow itself if
-// it is synchronous. Else nothing waits for generation but the synchronisation.
+// The model-stages whose devices a node keeps busy: none for host work, two for a weight
+// synchronisation.
+std::vector<ModelStage> busy_stages(const WorkflowNode& node);
+// The devices of these under `plan`, each once, sorted; plan's stages must have them.
+std::vector<DeviceId> busy_devices(const WorkflowNode& node, const Plan& plan);
+
+// One step off-policy: generation goes on with weights that are one synchronisation older, so that
+// the next batch is generated while this one is trained on. The lag of the edge from
+// synchronisation to generation says so (synchronous: 1, s steps off-policy: s + 1).
+Workflow one_step_off_policy(Workflow workflow);
+bool is_asynchronous(const Workflow& workflow);
+// What runs between two weight synchronisations, as a graph without cycles: the workflow itself
+// without the edges to later steps if it is synchronous. Else nothing waits for generation but the
+// synchronisation.
 Workflow between_syncs(Workflow workflow);
 
-// The nodes in an order that respects the edges (stable). Throws Error(kInternal) on a cycle.
-std::vector<int> topological_order(const Workflow& workflow);
+// The nodes in an order that respects the edges without lag (stable). Throws Error(kInvalidInput)
+// naming a node on a cycle.
+std::vector<NodeId> topological_order(const Workflow& workflow);
+// For each node those from which an edge without lag leads to it.
+std::vector<std::vector<NodeId>> predecessors(const Workflow& workflow);
+// How a step is executed and predicted: for each node all that it waits for, its predecessors and
+// whatever comes before it in topological order and shares a device with it. So every device does
+// its nodes in topological order, and nodes without a device in common run at once. `devices` has
+// one entry per node.
+std::vector<std::vector<NodeId>> waits_for(const Workflow& workflow,
+                                           std::span<const std::vector<DeviceId>> devices);
 
-// {"algorithm", "asynchronous", "nodes": [{"name", "pass", "role", "stage"}], "edges": [{"from",
-// "to"}]} by name.
+// {"algorithm", "nodes": [{"name", "pass", "role", "stage", "reads", "writes"}], "edges": [{"from",
+// "to", "lag" if not 0}]} by name.
 void to_json(Json& j, const Workflow& workflow);
 
 }  // namespace nereus

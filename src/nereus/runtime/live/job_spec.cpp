@@ -73,7 +73,7 @@ JobSpec job_spec(const LiveOptions& options, int step) {
     refuse("a KL term (algorithm.use_kl_in_reward or actor.use_kl_loss) needs a reference model");
   }
   const AdvantageEstimator estimator = options.ppo.advantage.estimator;
-  if (needs_critic(estimator) != options.critic.has_value()) {
+  if (algorithm(estimator).critic != options.critic.has_value()) {
     refuse(
         "algorithm.adv_estimator " + to_string(estimator) +
         (options.critic ? " has no use for a critic" : " needs a critic: give critic.model.path"));
@@ -82,9 +82,8 @@ JobSpec job_spec(const LiveOptions& options, int step) {
   JobSpec job;
   const bool with_reference = options.reference.has_value();
   const bool with_reward_model = options.reward_model.has_value();
-  job.workflow = options.critic ? ppo_workflow(with_reference, with_reward_model)
-                                : grpo_workflow(with_reference, with_reward_model);
-  job.workflow.algorithm = to_string(estimator);
+  job.workflow = make_workflow(algorithm(estimator),
+                               {.reference = with_reference, .reward_model = with_reward_model});
   const ModelSpec actor = read_model_spec(options.actor.path);
   check_positions(options, "actor", actor);
   job.models[Role::kActor] = {actor, options.dtype};

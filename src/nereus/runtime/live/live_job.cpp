@@ -9,41 +9,20 @@
 #include "nereus/runtime/live/failed_batch.h"
 #include "nereus/runtime/live/initial_state.h"
 #include "nereus/runtime/live/metrics.h"
-#include "nereus/runtime/live/ppo_step.h"
 #include "nereus/runtime/live/prompt_source.h"
 #include "nereus/runtime/live/rewarding.h"
 #include "nereus/runtime/live/saved_state.h"
+#include "nereus/runtime/live/step.h"
 #include "nereus/runtime/live/transitions.h"
 #include "nereus/runtime/live/validation.h"
-#include "nereus/runtime/rl/advantage.h"
 
 namespace nereus {
 
 namespace {
 
 constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
-constexpr ModelStage kReferenceInference{Role::kReference, Stage::kInference};
 
 std::string kl_type(const PpoOptions& ppo) { return ppo.adaptive_kl ? "adaptive" : "fixed"; }
-
-// A transition beside the next step, and the plan that is in force after that step.
-struct Overlap {
-  TransitionDag dag;
-  Plan to;
-};
-
-// A step that is being done, and what it must leave as it was if it comes to nothing.
-struct Attempt {
-  std::optional<Overlap> overlap;
-  Plan plan;  // expected to be in force after the step
-  KlController kl;
-  int64_t updates = 0;  // optimizer steps of all models before it
-  bool moving = false;  // the transition has begun and was not waited for
-  std::optional<TransitionReport> moved;
-  Experience experience;
-  Metrics metrics;
-  std::vector<NodeTiming> timings;
-};
 
 }  // namespace
 
@@ -94,25 +73,18 @@ class LiveJob::Impl {
   Inventory inventory() const { return {options_.cluster, devices_at(step_)}; }
 
  private:
-  void try_step(Attempt& attempt);
-  void give_up(Attempt& attempt);
+  StepContext step_context() {
+    return {job_, options_, runtime_, transitions_, prompts_, *tokenizer_, reward_.get(), kl_};
+  }
   std::string keep_batch(const Experience& experience) const;
-  StepReport finish_step(Attempt& attempt, const Stopwatch& timer);
-  int64_t updates() const;           // optimizer steps of all models so far
-  uint64_t trained_version() const;  // of the actor's weights
-  // The step's samples with responses; then with log-probabilities, values and scores; then with
-  // rewards, advantages and returns.
-  NodeTiming generate(Experience& experience, uint64_t version);
-  void make_experience(Experience& experience, Metrics& metrics, std::vector<NodeTiming>& timings);
-  void estimate_advantages(Experience& experience, Metrics& metrics,
-                           std::vector<NodeTiming>& timings);
+  StepReport finish_step(const Step& step, const Plan& expected, const Stopwatch& timer);
+  uint64_t trained_version() const { return runtime_.version(kActorTraining); }
   // What validation says after the last step; nothing if none is due, or if it is told to stop. An
   // error is kept for the next call.
   Metrics validate_if_due();
   // Of a step that came to nothing, because the transition beside it failed or the job is to stop.
   StepReport came_to_nothing(std::optional<TransitionReport> transition, Seconds took) const;
-  StepReport make_report(int step, const Experience& experience, Metrics metrics,
-                         std::vector<NodeTiming> timings, Seconds took) const;
+  StepReport make_report(const Step& step, int number, Seconds took) const;
   // The devices that are there for a step: those supplied, without those that died.
   DevicePool devices_at(int step) const;
   // The first unit of a model-stage: any replica speaks for all.
@@ -143,59 +115,28 @@ StepReport LiveJob::Impl::run_step() {
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
   const Stopwatch timer;
   runtime_.reset_peaks();
-  Attempt attempt{.overlap = std::exchange(overlap_, std::nullopt),
-                  .plan = std::exchange(before_validation_, std::nullopt).value_or(runtime_.plan()),
-                  .kl = kl_,
-                  .updates = updates()};
-  if (attempt.overlap) attempt.plan = attempt.overlap->to;
+  Plan expected = std::exchange(before_validation_, std::nullopt).value_or(runtime_.plan());
+  if (overlap_) expected = overlap_->to;
+  Step step(step_context(), step_,
+            start_batch(prompts_, options_.data, drawn_ - data_from_, drawn_),
+            std::exchange(overlap_, std::nullopt), timer);
+  intact_ = false;
   try {
-    try_step(attempt);
+    step.run();
   } catch (const Stopped&) {
-    give_up(attempt);
-    return came_to_nothing(std::move(attempt.moved), timer.elapsed());
+    intact_ = step.give_up();
+    return came_to_nothing(step.moved(), timer.elapsed());
   } catch (const Error& error) {
-    give_up(attempt);
+    intact_ = step.give_up();
     if (error.code() != ErrorCode::kNumeric || options_.failure_directory.empty()) throw;
-    throw Error(error.code(), error.what() + keep_batch(attempt.experience));
+    throw Error(error.code(), error.what() + keep_batch(step.experience()));
   } catch (...) {
-    give_up(attempt);
+    intact_ = step.give_up();
     throw;
   }
-  if (attempt.moved && attempt.moved->failure) {
-    intact_ = false;
-    return came_to_nothing(std::move(attempt.moved), timer.elapsed());
-  }
-  return finish_step(attempt, timer);
-}
-
-// Up to the last update of the weights, or to the end of a transition that failed.
-void LiveJob::Impl::try_step(Attempt& attempt) {
-  // A transition beside generation takes the training units' place.
-  const uint64_t version = trained_version();
-  if (attempt.overlap) transitions_.start(attempt.overlap->dag);
-  attempt.moving = attempt.overlap.has_value();
-  attempt.experience = start_batch(prompts_, options_.data, drawn_ - data_from_, drawn_);
-  attempt.timings.push_back(generate(attempt.experience, version));
-  if (attempt.overlap) {
-    attempt.moving = false;
-    attempt.moved = transitions_.join();
-    if (attempt.moved->failure) return;
-  }
-  make_experience(attempt.experience, attempt.metrics, attempt.timings);
-  estimate_advantages(attempt.experience, attempt.metrics, attempt.timings);
-  if (options_.on_experience) options_.on_experience(attempt.experience);
-  for (UpdateOutcome& updated : update_models(runtime_, attempt.experience, step_, options_)) {
-    attempt.timings.push_back(std::move(updated.timing));
-    attempt.metrics.merge(updated.metrics);
-  }
-}
-
-// After an error: as at the boundary before the step, if no weight has changed.
-void LiveJob::Impl::give_up(Attempt& attempt) {
-  intact_ = false;
-  if (std::exchange(attempt.moving, false)) attempt.moved = transitions_.join();
-  kl_ = attempt.kl;
-  intact_ = updates() == attempt.updates && !(attempt.moved && attempt.moved->failure);
+  if (step.moved() && step.moved()->failure) return came_to_nothing(step.moved(), timer.elapsed());
+  intact_ = true;
+  return finish_step(step, expected, timer);
 }
 
 // Says where.
@@ -208,47 +149,18 @@ std::string LiveJob::Impl::keep_batch(const Experience& experience) const {
   }
 }
 
-// From here on the state is that of the boundary after the step, whatever happens: an error is kept
-// for the next call, so that the step's report is not lost.
-StepReport LiveJob::Impl::finish_step(Attempt& attempt, const Stopwatch& timer) {
-  const int step = step_++;
+// The state is that of the boundary after the step, whatever happens: an error is kept for the next
+// call, so that the step's report is not lost.
+StepReport LiveJob::Impl::finish_step(const Step& step, const Plan& expected,
+                                      const Stopwatch& timer) {
+  const int number = step_++;
   drawn_ += options_.data.train_batch_size;
-  try {
-    attempt.timings.push_back(attempt.overlap ? runtime_.remake_generation(attempt.overlap->to)
-                                              : runtime_.synchronise_generation());
-  } catch (const std::exception&) {
-    failure_ = std::current_exception();
-  }
-  StepReport report = make_report(step, attempt.experience, std::move(attempt.metrics),
-                                  std::move(attempt.timings), timer.elapsed());
-  report.transition = std::move(attempt.moved);
-  validation_due_ = validation_ && validation_->follows(step);
+  failure_ = step.late_failure();
+  StepReport report = make_report(step, number, timer.elapsed());
+  validation_due_ = validation_ && validation_->follows(number);
   if (!failure_) report.metrics.merge(validate_if_due());
-  if (runtime_.plan() != attempt.plan) report.adjusted_plan = runtime_.plan();
+  if (runtime_.plan() != expected) report.adjusted_plan = runtime_.plan();
   return report;
-}
-
-int64_t LiveJob::Impl::updates() const {
-  int64_t sum = 0;
-  for (const ModelStage model_stage : trained_stages(job_.workflow)) {
-    sum += runtime_.updates(model_stage);
-  }
-  return sum;
-}
-
-uint64_t LiveJob::Impl::trained_version() const {
-  const Emu unit = first_unit(kActorTraining);
-  return runtime_.store().at(unit, unit.devices.front()).version;
-}
-
-NodeTiming LiveJob::Impl::generate(Experience& experience, uint64_t version) {
-  GenerationOptions generation{.sampling = options_.sampling,
-                               .max_new_tokens = options_.response_length.at(step_),
-                               .eos_token_ids = job_.model(Role::kActor).eos_token_ids,
-                               .ignore_eos = options_.ignore_eos,
-                               .stop = options_.stop};
-  generation.sampling.seed = options_.seed;
-  return generate_responses(runtime_, experience, version, generation);
 }
 
 Metrics LiveJob::Impl::validate_at_start() {
@@ -286,71 +198,33 @@ StepReport LiveJob::Impl::came_to_nothing(std::optional<TransitionReport> transi
   return report;
 }
 
-void LiveJob::Impl::make_experience(Experience& experience, Metrics& metrics,
-                                    std::vector<NodeTiming>& timings) {
-  const PassOptions pass{.temperature = options_.sampling.temperature, .stop = options_.stop};
-  timings.push_back(infer_log_probs(runtime_, "old_log_prob", kActorTraining, experience,
-                                    &Sample::old_log_probs, pass));
-  if (options_.reference) {
-    timings.push_back(infer_log_probs(runtime_, "ref", kReferenceInference, experience,
-                                      &Sample::ref_log_probs, pass));
-  }
-  if (options_.critic) timings.push_back(infer_values(runtime_, experience, options_.stop));
-  timings.push_back(
-      score(runtime_, experience, step_, reward_.get(), *tokenizer_, prompts_, options_, metrics));
-  if (!options_.exclude_unscored) {
-    for (Sample& sample : experience) sample.scored = true;
-  }
-  if (std::ranges::none_of(experience, &Sample::scored)) {
-    log::warn("step " + std::to_string(step_ + 1) +
-              ": no response could be scored, so nothing is learnt from it");
-  }
-}
-
-void LiveJob::Impl::estimate_advantages(Experience& experience, Metrics& metrics,
-                                        std::vector<NodeTiming>& timings) {
-  const Stopwatch timer;
-  const double coefficient = options_.ppo.use_kl_in_reward ? kl_.coefficient() : 0;
-  const double kl = apply_kl_penalty(experience, coefficient, options_.ppo.kl_penalty);
-  nereus::estimate_advantages(experience, options_.ppo.advantage);
-  if (options_.critic) add_value_metrics(experience, metrics);
-  if (options_.ppo.use_kl_in_reward) {
-    metrics["actor/reward_kl_penalty"] = kl;
-    metrics["actor/reward_kl_penalty_coeff"] = coefficient;
-    kl_.update(kl, std::ranges::count_if(experience, &Sample::scored));
-  }
-  add_batch_metrics(experience, options_.response_length.at(step_), metrics);
-  const Seconds took = timer.elapsed();
-  timings.push_back({"adv", took, {{OpClass::kHost, took}}});
-}
-
-StepReport LiveJob::Impl::make_report(int step, const Experience& experience, Metrics metrics,
-                                      std::vector<NodeTiming> timings, Seconds took) const {
+StepReport LiveJob::Impl::make_report(const Step& step, int number, Seconds took) const {
   StepReport report;
-  report.step = step;
+  report.step = number;
   report.step_s = took;
-  report.nodes = std::move(timings);
+  report.spans = step.spans();
+  report.transition = step.moved();
   report.peak_bytes = runtime_.peaks();
   report.resident_bytes = runtime_.current();
-  for (const Sample& sample : experience) {
+  for (const Sample& sample : step.experience()) {
     report.response_tokens += static_cast<int64_t>(sample.response.size());
     report.prompt_tokens += static_cast<int64_t>(sample.prompt.size());
   }
   report.workload = job_.workload;
   report.workload.prompt_tokens = prompts_.longest();
-  report.workload.response_limit = options_.response_length.at(step);
+  report.workload.response_limit = options_.response_length.at(number);
   report.workload.response_mean =
-      static_cast<double>(report.response_tokens) / static_cast<double>(experience.size());
-  report.steps_left = std::max(0, options_.total_steps - step - 1);
-  report.next_pool = devices_at(step + 1);
+      static_cast<double>(report.response_tokens) / static_cast<double>(step.experience().size());
+  report.steps_left = std::max(0, options_.total_steps - number - 1);
+  report.next_pool = devices_at(number + 1);
   report.next_workload = report.workload;
-  report.next_workload.response_limit = options_.response_length.at(step + 1);
+  report.next_workload.response_limit = options_.response_length.at(number + 1);
   // The share of the limit that responses use is the best guess for the next step.
   report.next_workload.response_mean = report.workload.response_mean /
                                        static_cast<double>(report.workload.response_limit) *
                                        static_cast<double>(report.next_workload.response_limit);
-  add_performance_metrics(report, metrics);
-  report.metrics = std::move(metrics);
+  report.metrics = step.metrics();
+  add_performance_metrics(report, report.metrics);
   return report;
 }
 

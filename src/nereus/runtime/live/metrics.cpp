@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "nereus/runtime/rl/advantage.h"
+#include "nereus/runtime/rl/kl.h"
 
 namespace nereus {
 
@@ -57,7 +58,6 @@ void add_batch_metrics(const Experience& experience, int64_t response_limit, Met
   Summary rewards;
   Summary lengths;
   Summary prompts;
-  Summary probability_diff;
   double at_limit = 0;
   double aborted = 0;
   double excluded = 0;
@@ -72,10 +72,6 @@ void add_batch_metrics(const Experience& experience, int64_t response_limit, Met
     prompts.add(static_cast<double>(sample.prompt.size()));
     at_limit += static_cast<int64_t>(sample.response.size()) >= response_limit ? 1 : 0;
     aborted += sample.response.empty() ? 1 : 0;
-    for (size_t t = 0; t < sample.response.size(); ++t) {
-      probability_diff.add(
-          std::abs(std::exp(sample.rollout_log_probs[t]) - std::exp(sample.old_log_probs[t])));
-    }
   }
   const auto count = static_cast<double>(experience.size());
   scores.write("critic/score", metrics);
@@ -90,6 +86,18 @@ void add_batch_metrics(const Experience& experience, int64_t response_limit, Met
   metrics["response_length/clip_ratio"] = at_limit / count;
   prompts.write("prompt_length", metrics);
   metrics["response/aborted_ratio"] = aborted / count;
+}
+
+void add_log_prob_metrics(const Experience& experience, Metrics& metrics) {
+  const auto is_known = [](const Sample& sample) { return !sample.old_log_probs.empty(); };
+  if (std::ranges::none_of(experience, is_known)) return;
+  Summary probability_diff;
+  for (const Sample& sample : experience) {
+    for (size_t t = 0; t < sample.old_log_probs.size(); ++t) {
+      probability_diff.add(
+          std::abs(std::exp(sample.rollout_log_probs[t]) - std::exp(sample.old_log_probs[t])));
+    }
+  }
   metrics["training/rollout_probs_diff_mean"] = probability_diff.mean();
   metrics["training/rollout_probs_diff_max"] = probability_diff.max();
   if (!experience.front().ref_log_probs.empty()) {
@@ -127,10 +135,14 @@ void add_value_metrics(const Experience& experience, Metrics& metrics) {
 void add_performance_metrics(const StepReport& report, Metrics& metrics) {
   const auto tokens = static_cast<double>(report.prompt_tokens + report.response_tokens);
   const double step_s = report.step_s.count();
-  for (const NodeTiming& node : report.nodes) {
-    metrics["timing_s/" + node.name] = node.total.count();
-    const double per = node.name == "gen" ? static_cast<double>(report.response_tokens) : tokens;
-    metrics["timing_per_token_ms/" + node.name] = node.total.count() * 1e3 / std::max(per, 1.0);
+  for (const Span& node : report.spans) {
+    if (node.idle) continue;
+    const double took = node.took().count();
+    metrics["timing_s/" + node.name] = took;
+    const double per = node.by_class.contains(OpClass::kDecode)
+                           ? static_cast<double>(report.response_tokens)
+                           : tokens;
+    metrics["timing_per_token_ms/" + node.name] = took * 1e3 / std::max(per, 1.0);
   }
   Bytes peak;
   double devices = 0;  // that held anything: those of the plan

@@ -11,7 +11,12 @@ TEST(PerformanceMetrics, AreOfTheDevicesThatHeldAnything) {
   report.step_s = Seconds(4);
   report.prompt_tokens = 100;
   report.response_tokens = 300;
-  report.nodes = {{"gen", Seconds(3), {}}, {"update_actor", Seconds(1), {}}};
+  report.spans = {{.name = "gen",
+                   .start = Seconds(0.5),
+                   .end = Seconds(3.5),
+                   .by_class = {{OpClass::kDecode, Seconds(3)}}},
+                  {.name = "update_actor", .end = Seconds(1)},
+                  {.name = "update_critic", .idle = true}};
   report.peak_bytes = {
       {{0, 0}, Bytes(int64_t{1} << 30)}, {{0, 1}, Bytes(int64_t{3} << 29)}, {{0, 2}, Bytes()}};
   Metrics metrics;
@@ -25,6 +30,7 @@ TEST(PerformanceMetrics, AreOfTheDevicesThatHeldAnything) {
   EXPECT_DOUBLE_EQ(metrics.at("timing_per_token_ms/gen"), 10);
   EXPECT_DOUBLE_EQ(metrics.at("timing_per_token_ms/update_actor"), 2.5);
   EXPECT_DOUBLE_EQ(metrics.at("training/global_step"), 7);
+  EXPECT_FALSE(metrics.contains("timing_s/update_critic")) << "it was left out";
 }
 
 }  // namespace

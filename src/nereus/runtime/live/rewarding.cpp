@@ -103,7 +103,8 @@ Tally place_results(Experience& experience, std::vector<RewardResult> results) {
   return tally;
 }
 
-void report(const Tally& tally, Metrics& metrics) {
+Metrics metrics_of(const Tally& tally) {
+  Metrics metrics;
   const auto count = [&tally](RewardFailure kind) {
     const auto found = tally.failures.find(kind);
     return found == tally.failures.end() ? 0.0 : static_cast<double>(found->second);
@@ -115,6 +116,7 @@ void report(const Tally& tally, Metrics& metrics) {
     metrics["reward/" + name + "/mean"] =
         std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
   }
+  return metrics;
 }
 
 // Throws if more of the samples have failed than may.
@@ -140,9 +142,9 @@ std::vector<int64_t> spread_tokens(int64_t vocab_size) {
 
 }  // namespace
 
-NodeTiming score_responses(Experience& experience, int step, const Reward& reward,
+PassResult score_responses(Experience& experience, int step, const Reward& reward,
                            const Tokenizer& tokenizer, const PromptSource& prompts,
-                           const LiveOptions& options, Metrics& metrics) {
+                           const LiveOptions& options) {
   const Stopwatch timer;
   const std::vector<std::string> texts = decoded(experience, tokenizer);
   std::vector<RewardInput> inputs;
@@ -154,32 +156,28 @@ NodeTiming score_responses(Experience& experience, int step, const Reward& rewar
   if (!options.rollout_directory.empty()) {
     keep_rollouts(experience, step, texts, prompts, options.rollout_directory);
   }
-  report(tally, metrics);
   complain(tally, experience.size(), options);
-  const Seconds took = timer.elapsed();
-  return {"reward", took, {{OpClass::kHost, took}}};
+  return {{{OpClass::kHost, timer.elapsed()}}, metrics_of(tally)};
 }
 
-NodeTiming score_by_model(Runtime& runtime, Experience& experience, int step,
+PassResult score_by_model(Runtime& runtime, Experience& experience, int step,
                           const Tokenizer& tokenizer, const PromptSource& prompts,
                           const LiveOptions& options) {
-  NodeTiming timing = infer_scores(runtime, experience, options.stop);
-  if (options.rollout_directory.empty()) return timing;
+  PassResult result = infer_scores(runtime, experience, options.stop);
+  if (options.rollout_directory.empty()) return result;
   const Stopwatch timer;
   keep_rollouts(experience, step, decoded(experience, tokenizer), prompts,
                 options.rollout_directory);
-  const Seconds took = timer.elapsed();
-  timing.by_class[OpClass::kHost] += took;
-  timing.total += took;
-  return timing;
+  result.by_class[OpClass::kHost] += timer.elapsed();
+  return result;
 }
 
-NodeTiming score(Runtime& runtime, Experience& experience, int step, const Reward* reward,
+PassResult score(Runtime& runtime, Experience& experience, int step, const Reward* reward,
                  const Tokenizer& tokenizer, const PromptSource& prompts,
-                 const LiveOptions& options, Metrics& metrics) {
+                 const LiveOptions& options) {
   return reward == nullptr
              ? score_by_model(runtime, experience, step, tokenizer, prompts, options)
-             : score_responses(experience, step, *reward, tokenizer, prompts, options, metrics);
+             : score_responses(experience, step, *reward, tokenizer, prompts, options);
 }
 
 RewardTrial try_reward(const Reward& reward, const Tokenizer& tokenizer,

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "nereus/runtime/bridge/tokenizer.h"
-#include "nereus/runtime/live/ppo_step.h"
+#include "nereus/runtime/live/passes.h"
 #include "nereus/runtime/live/prompt_source.h"
 #include "nereus/runtime/rl/rewards/reward.h"
 
@@ -22,20 +22,20 @@ std::unique_ptr<Reward> open_reward(const LiveOptions& options);
 // a broken reward never passes for a bad model. With options.rollout_directory, what was written
 // and how it was scored (null: not) is kept there as STEP.jsonl (steps counted from 1), in verl's
 // form. Throws Stopped within a second after options.stop says so.
-NodeTiming score_responses(Experience& experience, int step, const Reward& reward,
+PassResult score_responses(Experience& experience, int step, const Reward& reward,
                            const Tokenizer& tokenizer, const PromptSource& prompts,
-                           const LiveOptions& options, Metrics& metrics);
+                           const LiveOptions& options);
 
 // The same by the job's reward model, which cannot fail on single samples and gives no further
 // numbers.
-NodeTiming score_by_model(Runtime& runtime, Experience& experience, int step,
+PassResult score_by_model(Runtime& runtime, Experience& experience, int step,
                           const Tokenizer& tokenizer, const PromptSource& prompts,
                           const LiveOptions& options);
 
 // By `reward`, or by the job's reward model if it is null.
-NodeTiming score(Runtime& runtime, Experience& experience, int step, const Reward* reward,
+PassResult score(Runtime& runtime, Experience& experience, int step, const Reward* reward,
                  const Tokenizer& tokenizer, const PromptSource& prompts,
-                 const LiveOptions& options, Metrics& metrics);
+                 const LiveOptions& options);
 
 // What became of a reward that was tried on prompts.
 struct RewardTrial {

@@ -1,6 +1,7 @@
 #include "nereus/runtime/live/runtime.h"
 
 #include <algorithm>
+#include <set>
 
 #include "nereus/core/base/error.h"
 #include "nereus/runtime/cuda/device.h"
@@ -83,8 +84,7 @@ void Runtime::release_idle() {
   std::erase_if(engines_, [](const auto& entry) { return entry.first.first != kActorGeneration; });
 }
 
-NodeTiming Runtime::remake_generation(Plan plan) {
-  const Stopwatch timer;
+void Runtime::remake_generation(Plan plan) {
   release();
   const EmuCollection wanted = units_of(nereus::at(plan, kActorGeneration));
   for (const Emu& unit : store_.units()) {
@@ -95,10 +95,7 @@ NodeTiming Runtime::remake_generation(Plan plan) {
     if (!store_.contains(unit)) store_.create(unit, schema(kActorGeneration));
   }
   adopt(std::move(plan));
-  NodeTiming timing = synchronise_generation();
-  timing.total = timer.elapsed();
-  timing.by_class = {{OpClass::kTransfer, timing.total}};
-  return timing;
+  synchronise_generation();
 }
 
 void Runtime::alias_generation() {
@@ -131,17 +128,27 @@ void Runtime::start_engines(const StagePlan& stage, std::map<DeviceId, UnitComms
   }
 }
 
-void Runtime::restart_engines() {
+void Runtime::restart(const std::vector<ModelStage>& model_stages) {
+  const std::lock_guard lock(restarting_);
   prepared_.reset();
+  std::set<DeviceId> devices;
+  for (const ModelStage model_stage : model_stages) {
+    for (const auto& unit : nereus::at(plan_, model_stage).units) {
+      devices.insert(unit.begin(), unit.end());
+    }
+  }
   for (const StagePlan& stage : plan_.stages) {
     if (!engines_.contains({stage.model_stage, stage.units.front().front()})) continue;
-    start_engines(stage, connect(stage, communicators_));
+    const bool shares = std::ranges::any_of(stage.units, [&](const auto& unit) {
+      return std::ranges::any_of(unit, [&](DeviceId id) { return devices.contains(id); });
+    });
+    if (shares) start_engines(stage, connect(stage, communicators_));
   }
+  // What a pass that ran out of memory left unused goes back to the driver.
   cuda::release_unused_memory();
 }
 
-NodeTiming Runtime::run(const std::string& name, ModelStage model_stage, OpClass local,
-                        const Body& body) {
+std::map<OpClass, Seconds> Runtime::run(ModelStage model_stage, OpClass local, const Body& body) {
   const StagePlan& stage = nereus::at(plan_, model_stage);
   std::vector<DeviceId> devices;
   std::map<DeviceId, int> unit_of;
@@ -157,7 +164,6 @@ NodeTiming Runtime::run(const std::string& name, ModelStage model_stage, OpClass
   std::map<DeviceId, Seconds> walls;
   for (const DeviceId device : devices) walls[device] = Seconds();
 
-  const Stopwatch timer;
   workers_.run(
       devices,
       [&](Worker& worker) {
@@ -170,13 +176,13 @@ NodeTiming Runtime::run(const std::string& name, ModelStage model_stage, OpClass
         for (const DeviceId device : devices) engine_of(device).comms().abort(reason);
       });
 
-  NodeTiming timing{name, timer.elapsed(), {}};
+  std::map<OpClass, Seconds> by_class;
   for (const DeviceId device : devices) {
     for (const auto& [op_class, seconds] : engine_of(device).take_times(local, walls.at(device))) {
-      timing.by_class[op_class] += seconds * (1.0 / static_cast<double>(devices.size()));
+      by_class[op_class] += seconds * (1.0 / static_cast<double>(devices.size()));
     }
   }
-  return timing;
+  return by_class;
 }
 
 int64_t Runtime::updates(ModelStage model_stage) const {
@@ -189,11 +195,16 @@ int64_t Runtime::updates(ModelStage model_stage) const {
   return most;
 }
 
+uint64_t Runtime::version(ModelStage model_stage) const {
+  const Emu unit = units_of(nereus::at(plan_, model_stage)).front();
+  return store_.at(unit, unit.devices.front()).version;
+}
+
 bool Runtime::halve_micro_batch(ModelStage model_stage, int64_t updates_before) {
   const auto stage = std::ranges::find(plan_.stages, model_stage, &StagePlan::model_stage);
   if (stage->micro_batch == 1 || updates(model_stage) != updates_before) return false;
   stage->micro_batch /= 2;
-  restart_engines();
+  restart({model_stage});
   return true;
 }
 
@@ -201,18 +212,15 @@ bool Runtime::double_waves(size_t responses) {
   const auto stage = std::ranges::find(plan_.stages, kActorGeneration, &StagePlan::model_stage);
   if (2 * static_cast<size_t>(stage->dp() * stage->waves) > responses) return false;
   stage->waves *= 2;
-  restart_engines();
+  restart({kActorGeneration});
   return true;
 }
 
-NodeTiming Runtime::synchronise_generation() {
-  const Stopwatch timer;
+void Runtime::synchronise_generation() {
   const EmuCollection training = units_of(nereus::at(plan_, kActorTraining));
   const EmuCollection generation = units_of(nereus::at(plan_, kActorGeneration));
   // Also stamps the generation units with the training units' weight version.
   store_.copy(weight_sync_, training, generation);
-  const Seconds took = timer.elapsed();
-  return {"update_weights", took, {{OpClass::kTransfer, took}}};
 }
 
 std::map<DeviceId, Bytes> Runtime::peaks() const {

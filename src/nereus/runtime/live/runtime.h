@@ -5,6 +5,7 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -18,7 +19,8 @@ namespace nereus {
 // sharding, expert parallelism, mixtures of experts.
 void verify_trainable(const Plan& plan, const std::map<Role, ModelUse>& models);
 
-// Used by the host thread only.
+// Used by one thread at a time, but for run() and what makes room for it: these may be called by
+// several, for model-stages that have no device in common.
 class Runtime final {
  public:
   Runtime(const Cluster& cluster, const Backend& backend, std::map<Role, ModelUse> models);
@@ -42,13 +44,16 @@ class Runtime final {
   void release_idle();
   // Puts a plan in force that differs from the state in the store in its generation units only:
   // those are made anew, from the training weights.
-  NodeTiming remake_generation(Plan plan);
+  void remake_generation(Plan plan);
 
   // Runs body(engine, unit number) on every device of a model-stage at once. Throws what a device
-  // threw. The timing's classes are means over the devices; local work counts as `local`.
+  // threw. Returns the time by class, means over the devices; local work counts as `local`.
   using Body = std::function<void(UnitEngine& engine, int unit)>;
-  NodeTiming run(const std::string& name, ModelStage model_stage, OpClass local, const Body& body);
+  std::map<OpClass, Seconds> run(ModelStage model_stage, OpClass local, const Body& body);
 
+  // After passes over model-stages have failed, which has aborted communicators: new ones for these
+  // and for whatever shares their devices.
+  void restart(const std::vector<ModelStage>& model_stages);
   // After a pass over a model-stage that ran out of memory: the plan now has half its micro-batch,
   // and engines with new communicators, so that the pass may be tried again. False, and nothing
   // done, if the micro-batch is 1 or the pass has changed weights already.
@@ -58,10 +63,12 @@ class Runtime final {
   bool double_waves(size_t responses);
   // Optimizer steps applied to a model-stage: the most on any of its devices.
   int64_t updates(ModelStage model_stage) const;
+  // Of a model-stage's weights, which all its units have.
+  uint64_t version(ModelStage model_stage) const;
 
   // Brings the actor's generation weights up to its training weights: nothing to do for aliased
   // units, a resharding copy for others.
-  NodeTiming synchronise_generation();
+  void synchronise_generation();
 
   // Bytes on each device of the cluster: highest since reset_peaks(), and now.
   std::map<DeviceId, Bytes> peaks() const;
@@ -78,10 +85,6 @@ class Runtime final {
   StageComms connect_all(const Plan& plan);
   void alias_generation();
   void start_engines(const StagePlan& stage, std::map<DeviceId, UnitComms> comms);
-  // Those that there are, with new communicators: a pass that ran out of memory has aborted some.
-  // What it left unused goes back to the driver.
-  void restart_engines();
-
   std::map<Role, ModelUse> models_;
   DevicePool devices_;
   WorkerPool workers_;
@@ -89,6 +92,7 @@ class Runtime final {
   StateStore store_;
   Plan plan_;
   std::map<std::pair<ModelStage, DeviceId>, std::unique_ptr<UnitEngine>> engines_;
+  std::mutex restarting_;
   std::optional<Prepared> prepared_;
   std::future<void> trimming_;  // giving up communicators takes long, and nobody waits for it
   ReshardPlan weight_sync_;     // moves to generation devices that are not aliased

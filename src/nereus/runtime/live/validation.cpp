@@ -85,8 +85,8 @@ int64_t Validation::batch_size(int64_t response_limit) const {
 }
 
 Metrics Validation::scored(Runtime& runtime, Experience& experience) const {
-  Metrics said;
-  score(runtime, experience, /*step=*/0, reward_, tokenizer_, prompts_, options_, said);
+  const Metrics said =
+      score(runtime, experience, /*step=*/0, reward_, tokenizer_, prompts_, options_).metrics;
   Metrics metrics;
   for (const auto& [key, value] : said) metrics["val-aux/" + key] = value;
   std::map<std::string, std::vector<double>> scores;  // by data source

@@ -1,7 +1,7 @@
 // Scoring the actor on prompts that it is not trained on.
 #pragma once
 
-#include "nereus/runtime/live/ppo_step.h"
+#include "nereus/runtime/live/passes.h"
 #include "nereus/runtime/live/prompt_source.h"
 #include "nereus/runtime/rl/rewards/reward.h"
 

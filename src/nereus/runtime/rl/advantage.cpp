@@ -1,7 +1,6 @@
 #include "nereus/runtime/rl/advantage.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -11,7 +10,6 @@
 #include <utility>
 
 #include "nereus/core/base/error.h"
-#include "nereus/core/base/text.h"
 
 namespace nereus {
 
@@ -21,10 +19,6 @@ constexpr double kWhitenEpsilon = 1e-8;
 constexpr double kGroupEpsilon = 1e-6;
 // Relative to the numbers: what sums of the same numbers in different orders may differ by.
 constexpr double kRounding = 64 * std::numeric_limits<double>::epsilon();
-
-// In the order of AdvantageEstimator.
-constexpr std::array<const char*, 5> kNames = {"gae", "grpo", "rloo", "reinforce_plus_plus",
-                                               "reinforce_plus_plus_baseline"};
 
 auto scored(Experience& experience) { return experience | std::views::filter(&Sample::scored); }
 auto scored(const Experience& experience) {
@@ -92,18 +86,6 @@ void zero_unscored(Experience& experience, bool has_returns) {
 }
 
 }  // namespace
-
-std::string to_string(AdvantageEstimator estimator) {
-  return kNames.at(static_cast<size_t>(estimator));
-}
-
-AdvantageEstimator parse_advantage_estimator(const std::string& name) {
-  const auto found = std::ranges::find(kNames, name);
-  if (found != kNames.end()) return static_cast<AdvantageEstimator>(found - kNames.begin());
-  throw Error(ErrorCode::kInvalidInput,
-              "unknown advantage estimator \"" + name + "\": must be " +
-                  join(std::vector<std::string>(kNames.begin(), kNames.end()), ", "));
-}
 
 bool all_equal(std::span<const double> numbers) {
   return std::ranges::all_of(numbers, [first = numbers.empty() ? 0 : numbers.front()](double x) {

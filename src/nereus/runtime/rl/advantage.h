@@ -3,28 +3,12 @@
 
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
+#include "nereus/core/workflow/algorithm.h"
 #include "nereus/runtime/rl/sample.h"
 
 namespace nereus {
-
-enum class AdvantageEstimator {
-  kGae,
-  kGrpo,
-  kRloo,
-  kReinforcePlusPlus,
-  kReinforcePlusPlusBaseline
-};
-// verl's names: "gae" (PPO), "grpo", "rloo", "reinforce_plus_plus", "reinforce_plus_plus_baseline".
-std::string to_string(AdvantageEstimator estimator);
-// Throws Error(kInvalidInput) listing them for another.
-AdvantageEstimator parse_advantage_estimator(const std::string& name);
-// The others compare responses with each other.
-inline bool needs_critic(AdvantageEstimator estimator) {
-  return estimator == AdvantageEstimator::kGae;
-}
 
 struct AdvantageOptions {
   AdvantageEstimator estimator = AdvantageEstimator::kGae;

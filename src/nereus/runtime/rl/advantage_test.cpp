@@ -349,15 +349,5 @@ TEST(Estimator, EachDoesAsItIsCalled) {
               1e-7);
 }
 
-TEST(Estimator, NamesAreVerls) {
-  for (const char* name :
-       {"gae", "grpo", "rloo", "reinforce_plus_plus", "reinforce_plus_plus_baseline"}) {
-    EXPECT_EQ(to_string(parse_advantage_estimator(name)), name);
-  }
-  EXPECT_THROW(parse_advantage_estimator("remax"), Error);
-  EXPECT_TRUE(needs_critic(AdvantageEstimator::kGae));
-  for (const AdvantageEstimator estimator : kWithoutCritic) EXPECT_FALSE(needs_critic(estimator));
-}
-
 }  // namespace
 }  // namespace nereus

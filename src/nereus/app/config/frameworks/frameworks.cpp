@@ -171,7 +171,7 @@ std::vector<std::string> job_overrides(const ForeignSetting& setting, const Conf
 
 JobSpec as_run_by(const ForeignSetting& setting, JobSpec job) {
   job.execution = setting.execution;
-  job.workflow.asynchronous = setting.asynchronous;
+  if (setting.asynchronous) job.workflow = one_step_off_policy(std::move(job.workflow));
   return job;
 }
 

@@ -1,0 +1,119 @@
+#include "nereus/core/workflow/algorithm.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "nereus/core/base/error.h"
+#include "nereus/core/base/text.h"
+
+namespace nereus {
+
+namespace {
+
+constexpr Algorithm kAlgorithms[] = {
+    {.estimator = AdvantageEstimator::kGae, .name = "gae", .critic = true},
+    {.estimator = AdvantageEstimator::kGrpo, .name = "grpo"},
+    {.estimator = AdvantageEstimator::kRloo, .name = "rloo"},
+    {.estimator = AdvantageEstimator::kReinforcePlusPlus, .name = "reinforce_plus_plus"},
+    {.estimator = AdvantageEstimator::kReinforcePlusPlusBaseline,
+     .name = "reinforce_plus_plus_baseline"},
+};
+
+constexpr ModelStage kGenerator{Role::kActor, Stage::kGeneration};
+constexpr ModelStage kActor{Role::kActor, Stage::kTraining};
+constexpr ModelStage kCritic{Role::kCritic, Stage::kTraining};
+constexpr ModelStage kReference{Role::kReference, Stage::kInference};
+constexpr ModelStage kRewardModel{Role::kReward, Stage::kInference};
+
+class WorkflowBuilder final {
+ public:
+  explicit WorkflowBuilder(const char* algorithm) { workflow_.algorithm = algorithm; }
+
+  NodeId add(WorkflowNode node, const std::vector<NodeId>& after) {
+    const auto id = static_cast<NodeId>(workflow_.nodes.size());
+    workflow_.nodes.push_back(std::move(node));
+    for (const NodeId before : after) workflow_.edges.push_back({before, id});
+    return id;
+  }
+  void next_step(NodeId from, NodeId to) { workflow_.edges.push_back({from, to, /*lag=*/1}); }
+  Workflow done() && { return std::move(workflow_); }
+
+ private:
+  Workflow workflow_;
+};
+
+}  // namespace
+
+std::span<const Algorithm> algorithms() { return kAlgorithms; }
+
+const Algorithm& algorithm(AdvantageEstimator estimator) {
+  const auto* found = std::ranges::find(kAlgorithms, estimator, &Algorithm::estimator);
+  NEREUS_CHECK(found != std::end(kAlgorithms), "an estimator without a row");
+  return *found;
+}
+
+std::string to_string(AdvantageEstimator estimator) { return algorithm(estimator).name; }
+
+AdvantageEstimator parse_advantage_estimator(const std::string& name) {
+  std::vector<std::string> legal;
+  for (const Algorithm& row : kAlgorithms) {
+    if (name == row.name) return row.estimator;
+    legal.emplace_back(row.name);
+  }
+  throw Error(ErrorCode::kInvalidInput,
+              "unknown advantage estimator \"" + name + "\": must be " + join(legal, ", "));
+}
+
+Workflow make_workflow(const Algorithm& algorithm, const WorkflowChoice& choice) {
+  WorkflowBuilder builder(algorithm.name);
+  const std::set<Field> responses = {Field::kResponses};
+  const NodeId gen = builder.add({"gen", Pass::kGenerate, kGenerator, {}, responses}, {});
+  std::vector<NodeId> experience;
+  std::set<Field> known = responses;
+  const auto pass = [&](const char* name, Pass pass, ModelStage runs_on, Field field) {
+    experience.push_back(builder.add({name, pass, runs_on, responses, {field}}, {gen}));
+    known.insert(field);
+    return experience.back();
+  };
+  std::vector<NodeId> uses_actor, uses_critic;
+  if (choice.old_log_probs) {
+    uses_actor.push_back(pass("old_log_prob", Pass::kLogProbs, kActor, Field::kOldLogProbs));
+  }
+  if (choice.reference) pass("ref", Pass::kLogProbs, kReference, Field::kRefLogProbs);
+  if (algorithm.critic) {
+    uses_critic.push_back(pass("values", Pass::kValues, kCritic, Field::kValues));
+  }
+  if (choice.reward_model) {
+    pass("reward", Pass::kScores, kRewardModel, Field::kScores);
+  } else {
+    pass("reward", Pass::kReward, {}, Field::kScores);
+  }
+  const NodeId adv =
+      builder.add({"adv", Pass::kAdvantage, {}, known, {Field::kAdvantages}}, experience);
+  if (algorithm.critic) {
+    const std::set<Field> reads = {Field::kResponses, Field::kValues, Field::kAdvantages};
+    const NodeId update = builder.add({"update_critic", Pass::kTrain, kCritic, reads, {}}, {adv});
+    for (const NodeId node : uses_critic) builder.next_step(update, node);
+  }
+  std::set<Field> reads = {Field::kResponses, Field::kAdvantages};
+  if (choice.old_log_probs) reads.insert(Field::kOldLogProbs);
+  if (choice.reference) reads.insert(Field::kRefLogProbs);
+  const std::set<Field> writes =
+      choice.old_log_probs ? std::set<Field>() : std::set<Field>{Field::kOldLogProbs};
+  const NodeId update = builder.add({"update_actor", Pass::kTrain, kActor, reads, writes}, {adv});
+  for (const NodeId node : uses_actor) builder.next_step(update, node);
+  const NodeId sync =
+      builder.add({"update_weights", Pass::kSyncWeights, kGenerator, {}, {}}, {update});
+  builder.next_step(sync, gen);
+  Workflow workflow = std::move(builder).done();
+  verify(workflow);
+  return workflow;
+}
+
+Workflow ppo_workflow(bool with_reference, bool with_reward_model) {
+  return make_workflow(algorithm(AdvantageEstimator::kGae),
+                       {.reference = with_reference, .reward_model = with_reward_model});
+}
+
+}  // namespace nereus

@@ -1,0 +1,160 @@
+// Plans whose model-stages lie side by side: they run at once, and change nothing.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "nereus/core/transition/compile.h"
+#include "nereus/runtime/live/testing.h"
+
+namespace nereus {
+namespace {
+
+using testing::tiny_job;
+using testing::uniform_plan;
+
+constexpr ModelStage kGeneration{Role::kActor, Stage::kGeneration};
+constexpr ModelStage kActor{Role::kActor, Stage::kTraining};
+constexpr ModelStage kCritic{Role::kCritic, Stage::kTraining};
+constexpr ModelStage kReference{Role::kReference, Stage::kInference};
+
+struct Place {
+  Layout layout{1, 1};
+  int first = 0;
+  int dp = 1;
+};
+
+Plan plan_of(const std::map<ModelStage, Place>& places) {
+  Plan plan;
+  for (const auto& [model_stage, place] : places) {
+    StagePlan stage{.model_stage = model_stage, .layout = place.layout, .micro_batch = 2};
+    int next = place.first;
+    for (int unit = 0; unit < place.dp; ++unit) {
+      stage.units.emplace_back();
+      for (int rank = 0; rank < place.layout.devices(); ++rank) {
+        stage.units.back().push_back({0, next++});
+      }
+    }
+    plan.stages.push_back(std::move(stage));
+  }
+  return plan;
+}
+
+// Actor on two devices, critic and reference on one each.
+Plan three_groups() {
+  return plan_of({{kGeneration, {{1, 1}, 0, 2}},
+                  {kActor, {{2, 1}, 0, 1}},
+                  {kCritic, {{1, 1}, 2, 1}},
+                  {kReference, {{1, 1}, 3, 1}}});
+}
+
+const Span& span_of(const StepReport& report, const std::string& name) {
+  return *std::ranges::find(report.spans, name, &Span::name);
+}
+
+bool overlap(const StepReport& report, const std::string& a, const std::string& b) {
+  const Span &first = span_of(report, a), &second = span_of(report, b);
+  return first.start < second.end && second.start < first.end;
+}
+
+TEST(SideBySide, DisjointModelStagesRunAtOnceAndOthersInTurn) {
+  const LiveOptions options = tiny_job(/*devices=*/4, /*steps=*/3);
+  LiveJob job(options, three_groups());
+  while (!job.done()) {
+    const StepReport report = job.run_step();
+    EXPECT_TRUE(overlap(report, "old_log_prob", "values")) << report.step;
+    EXPECT_TRUE(overlap(report, "update_critic", "update_actor")) << report.step;
+    EXPECT_FALSE(overlap(report, "gen", "old_log_prob"));
+    EXPECT_EQ(span_of(report, "ref").devices, std::vector<DeviceId>({{0, 3}}));
+    EXPECT_EQ(span_of(report, "update_weights").devices, std::vector<DeviceId>({{0, 0}, {0, 1}}));
+    EXPECT_TRUE(span_of(report, "adv").devices.empty());
+  }
+  LiveJob colocated(options, uniform_plan(options, {1, 1}, 4));
+  const StepReport report = colocated.run_step();
+  for (const char* pass : {"old_log_prob", "ref", "values", "update_critic"}) {
+    for (const char* other : {"gen", "update_actor"}) {
+      EXPECT_FALSE(overlap(report, pass, other)) << pass << ", " << other;
+    }
+  }
+}
+
+TensorMap actor_of(const LiveJob& job, const std::string& name) {
+  const std::filesystem::path root = testing::tiny_model() / name;
+  std::filesystem::remove_all(root);
+  job.save(root, Json(), 0);
+  TensorMap all = read_part(*newest_checkpoint(root), "actor");
+  for (auto& [key, tensor] : read_part(*newest_checkpoint(root), "critic")) {
+    all["critic/" + key] = tensor;
+  }
+  return all;
+}
+
+TEST(SideBySide, TransitionsBetweenColocatedAndSeparatePlansChangeNothing) {
+  const LiveOptions options = tiny_job(/*devices=*/4, /*steps=*/6);
+  const std::vector<Plan> plans = {uniform_plan(options, {1, 1}, 4), three_groups(),
+                                   // Actor and generation beside critic and reference.
+                                   plan_of({{kGeneration, {{1, 1}, 0, 2}},
+                                            {kActor, {{1, 2}, 0, 1}},
+                                            {kCritic, {{2, 1}, 2, 1}},
+                                            {kReference, {{1, 1}, 2, 2}}}),
+                                   // Partly overlapping groups.
+                                   plan_of({{kGeneration, {{1, 1}, 0, 4}},
+                                            {kActor, {{2, 1}, 1, 1}},
+                                            {kCritic, {{2, 1}, 2, 1}},
+                                            {kReference, {{1, 1}, 0, 2}}}),
+                                   three_groups(), uniform_plan(options, {2, 1}, 2)};
+  LiveJob fixed(options, uniform_plan(options, {1, 1}, 1));
+  LiveJob adaptive(options, plans.front());
+  for (const Plan& plan : plans) {
+    if (plan != adaptive.plan()) {
+      const auto dag = compile_transition(adaptive.plan(), plan, job_spec(options, 0),
+                                          options.cluster, Calibration());
+      ASSERT_TRUE(dag) << dag.error();
+      EXPECT_TRUE(adaptive.apply(*dag).verified);
+    }
+    const StepReport expected = fixed.run_step(), actual = adaptive.run_step();
+    for (const char* metric : {"actor/pg_loss", "critic/vf_loss", "actor/grad_norm"}) {
+      EXPECT_NEAR(actual.metrics.at(metric), expected.metrics.at(metric), 1e-10) << metric;
+    }
+  }
+  const TensorMap expected = actor_of(fixed, "side_fixed");
+  for (const auto& [name, tensor] : actor_of(adaptive, "side_adaptive")) {
+    EXPECT_LT((tensor - expected.at(name)).abs().max().item<double>(), 1e-10) << name;
+  }
+}
+
+// One of two updates at once is told to stop when the other has changed weights: both are done.
+TEST(SideBySide, AStopWhileModelsAreUpdatedFinishesTheStep) {
+  const LiveOptions options = tiny_job(/*devices=*/4, /*steps=*/1);
+  LiveJob undisturbed(options, three_groups());
+  const StepReport whole = undisturbed.run_step();
+  const Seconds updates = span_of(whole, "update_actor").end - span_of(whole, "adv").end;
+  int finished = 0, given_up = 0;
+  for (int part = 0; part < 12; ++part) {
+    std::atomic<bool> stop = false, learning = false;
+    LiveOptions watched = options;
+    watched.stop = StopToken(stop);
+    watched.on_experience = [&](const Experience&) { learning = true; };
+    LiveJob stopped(watched, three_groups());
+    const auto before = stopped.state_hashes();
+    const std::jthread stopper([&] {
+      while (!learning) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::duration<double>(updates.count() * part / 12));
+      stop = true;
+    });
+    const StepReport report = stopped.run_step();
+    EXPECT_TRUE(stopped.intact());
+    EXPECT_EQ(stopped.state_hashes(), report.abandoned ? before : undisturbed.state_hashes());
+    ++(report.abandoned ? given_up : finished);
+  }
+  EXPECT_GT(finished, 0);
+  EXPECT_GT(given_up, 0);
+  std::printf("%d steps were finished, %d given up\n", finished, given_up);
+}
+
+}  // namespace
+}  // namespace nereus
