@@ -41,6 +41,7 @@ void run(const std::filesystem::path& file, const std::filesystem::path& out,
   const Config config = load_config(file, overrides);
   LiveOptions options = to_live_options(config);
   options.failure_directory.clear();
+  options.ppo.always_old_log_probs = true;
   Json samples;
   options.on_experience = [&](const Experience& experience) { samples = to_json(experience); };
   LiveJob job(options, find_start(config, options).plan);

@@ -82,6 +82,7 @@ struct ActorConfig {
   int64_t ppo_mini_batch_size = 256;
   std::vector<int> ppo_micro_batch_size_per_gpu;
   int ppo_epochs = 1;
+  std::string calculate_old_log_prob = "auto";
   double clip_ratio = 0.2;
   std::optional<double> clip_ratio_low;
   std::optional<double> clip_ratio_high;

@@ -58,6 +58,10 @@ void describe_actor(Config& config, V& visit) {
   visit(top + "actor.ppo_micro_batch_size_per_gpu", actor.ppo_micro_batch_size_per_gpu,
         "Sequences per micro-batch; a list of allowed ones; empty: the planner chooses.");
   visit(top + "actor.ppo_epochs", actor.ppo_epochs, "Passes over each batch.");
+  visit(top + "actor.calculate_old_log_prob", actor.calculate_old_log_prob,
+        "auto: where a batch sees one optimizer step and the KL is not in the reward, the old "
+        "log-probabilities are those of the update's own forward pass. always: a pass of their "
+        "own.");
   visit(top + "actor.clip_ratio", actor.clip_ratio, "Clips the probability ratio to 1 ± this.");
   visit(top + "actor.clip_ratio_low", actor.clip_ratio_low, "Lower side alone; else clip_ratio.");
   visit(top + "actor.clip_ratio_high", actor.clip_ratio_high, "Upper side alone; else clip_ratio.");

@@ -57,6 +57,7 @@ PpoOptions ppo_options(const Config& config) {
           .kl_horizon = algorithm.kl_ctrl.horizon,
           .mini_batch = actor.ppo_mini_batch_size,
           .epochs = actor.ppo_epochs,
+          .always_old_log_probs = actor.calculate_old_log_prob == "always",
           .policy = {.clip_ratio_low = actor.clip_ratio_low.value_or(actor.clip_ratio),
                      .clip_ratio_high = actor.clip_ratio_high.value_or(actor.clip_ratio),
                      .clip_ratio_c = actor.clip_ratio_c,
@@ -165,7 +166,8 @@ ControllerOptions to_controller_options(const Config& config) {
           .planner = {.headroom = adaptation.headroom,
                       .micro_batches = config.actor.ppo_micro_batch_size_per_gpu,
                       .own_micro_batches = std::move(own_micro_batches),
-                      .allow_recompute = adaptation.allow_recompute}};
+                      .allow_recompute = adaptation.allow_recompute,
+                      .side_by_side = true}};
 }
 
 }  // namespace nereus

@@ -190,6 +190,8 @@ void verify_algorithm(const AlgorithmConfig& algorithm) {
   share("algorithm.gamma", algorithm.gamma);
   share("algorithm.lam", algorithm.lam);
   parsed("algorithm.kl_penalty", [&] { parse_kl_estimator(algorithm.kl_penalty); });
+  one_of("actor_rollout_ref.actor.calculate_old_log_prob",
+         config.actor.calculate_old_log_prob, {"auto", "always"});
   one_of("algorithm.kl_ctrl.type", algorithm.kl_ctrl.type, {"fixed", "adaptive"});
   at_least(0, "algorithm.kl_ctrl.kl_coef", algorithm.kl_ctrl.kl_coef);
   positive("algorithm.kl_ctrl.target_kl", algorithm.kl_ctrl.target_kl);

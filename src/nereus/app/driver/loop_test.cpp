@@ -19,7 +19,6 @@ class FakeJob final : public Job {
     pool_after_first = all_devices(cluster_);
   }
 
-  Inventory inventory() const override { return {cluster_, all_devices(cluster_)}; }
   const Plan& plan() const override { return plan_; }
   bool done() const override { return step_ == steps_; }
   StepReport run_step() override {
@@ -57,6 +56,12 @@ class FakeJob final : public Job {
     return report;
   }
   void overlap(TransitionDag, Plan to) override { overlapped_ = std::move(to); }
+  int step() const override { return step_; }
+  bool intact() const override { return true; }
+  int64_t dropped_prompts() const override { return 0; }
+  std::map<std::string, double> validate_at_start() override { return {}; }
+  void save(const std::filesystem::path&, const Json&, int) const override {}
+  void export_model(const std::filesystem::path&) const override {}
   TransitionReport recover(const Plan& plan) override {
     TransitionReport report;
     if (cannot_recover) {

@@ -8,6 +8,7 @@
 #include "nereus/app/driver/starting_plan.h"
 #include "nereus/core/base/error.h"
 #include "nereus/core/base/text.h"
+#include "nereus/core/workflow/capabilities.h"
 #include "nereus/runtime/data/files.h"
 
 namespace nereus {
@@ -53,6 +54,7 @@ Plan saved_plan(const Checkpoint& checkpoint, const JobSpec& job) {
   std::ranges::sort(wanted);
   if (stages_of(plan) == wanted) {
     verify(plan, devices_of(plan), job);  // whichever devices are there now
+    verify_runnable(plan, job);
     return plan;
   }
   throw Error(ErrorCode::kInvalidInput,

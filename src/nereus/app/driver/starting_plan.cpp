@@ -7,6 +7,7 @@
 #include "nereus/core/base/error.h"
 #include "nereus/core/base/text.h"
 #include "nereus/core/planner/placement.h"
+#include "nereus/core/workflow/capabilities.h"
 #include "nereus/runtime/data/files.h"
 
 namespace nereus {
@@ -95,6 +96,7 @@ Plan starting_plan(const PlanSetting& setting, const JobSpec& job, const Cluster
   }
   Plan plan = configured_plan(setting, job, pool, options);
   verify(plan, pool, job);
+  verify_runnable(plan, job);
   require_fit(plan, job, cluster, options.headroom);
   return plan;
 }

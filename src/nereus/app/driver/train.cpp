@@ -108,7 +108,8 @@ Error explained(const std::exception& error, const Plan& plan, const JobSpec& jo
                    "cluster.memory_per_device.");
 }
 
-std::unique_ptr<LiveJob> start_job(const LiveOptions& options, const Start& start) {
+// The one place that knows what kind of job it is.
+std::unique_ptr<Job> start_job(const LiveOptions& options, const Start& start) {
   try {
     auto job = std::make_unique<LiveJob>(options, start.plan);
     if (start.checkpoint) job->resume(*start.checkpoint);
@@ -138,7 +139,7 @@ std::string tried(const Work& work) {
 
 // The end of a run whose steps ended as they should: saves, exports and sums up what it can,
 // whatever fails of it, and says so. Returns the exit code.
-int finish(LoopEnd end, const Config& config, const LiveJob& job, TrainRecorder& recorder,
+int finish(LoopEnd end, const Config& config, const Job& job, TrainRecorder& recorder,
            RunDirectory& record, ProgressLine& progress, const StopSignal& stop) {
   // Then the model is left to the next session, or to `nereus export`.
   if (end == LoopEnd::kFinished && stop.requested()) end = LoopEnd::kStopped;
@@ -153,7 +154,7 @@ int finish(LoopEnd end, const Config& config, const LiveJob& job, TrainRecorder&
   const bool saved =
       !to_save || attempt("the last state could not be saved", [&] { recorder.save(); });
   const bool exported = end != LoopEnd::kFinished || attempt("the model could not be written", [&] {
-                          job.export_actor(record.exported());
+                          job.export_model(record.exported());
                         });
   Json summary;
   attempt("the record is not complete", [&] { summary = record.write_summary(); });
@@ -173,7 +174,7 @@ int finish(LoopEnd end, const Config& config, const LiveJob& job, TrainRecorder&
 
 // The end of a run that an error has ended: what memory still holds is saved, and the error comes
 // back with the way on.
-Error failed(const Error& error, const LiveJob& job, TrainRecorder& recorder, RunDirectory& record,
+Error failed(const Error& error, const Job& job, TrainRecorder& recorder, RunDirectory& record,
              ProgressLine& progress) {
   progress.finish();
   std::string text = error.what();
@@ -190,7 +191,7 @@ Error failed(const Error& error, const LiveJob& job, TrainRecorder& recorder, Ru
   return Error(error.code(), text);
 }
 
-void greet(const LiveJob& job, const LiveOptions& options, const Start& start,
+void greet(const Job& job, const LiveOptions& options, const Start& start,
            ProgressLine& progress) {
   if (job.dropped_prompts() > 0) {
     progress.message("Dropped " + std::to_string(job.dropped_prompts()) +
@@ -215,7 +216,7 @@ int train(const Config& given) {
   options.stop = stop.token();
   require_gpus(options.backend, cuda::device_count());
   const Start start = find_start(config, options);
-  const std::unique_ptr<LiveJob> job = start_job(options, start);
+  const std::unique_ptr<Job> job = start_job(options, start);
   Controller controller = make_controller(config, options, start);
 
   ProgressLine progress = ProgressLine::to_terminal(options.total_steps);

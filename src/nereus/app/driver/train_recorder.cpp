@@ -11,7 +11,7 @@ bool logs_to(const Config& config, const char* logger) {
   return std::ranges::count(config.trainer.logger, logger) > 0;
 }
 
-TrainRecorder::TrainRecorder(const Config& config, LiveJob& job, Controller& controller,
+TrainRecorder::TrainRecorder(const Config& config, Job& job, Controller& controller,
                              RunDirectory& record, ProgressLine& progress, StopSignal& stop,
                              std::optional<int> saved)
     : config_(config),

@@ -11,7 +11,7 @@
 #include "nereus/app/driver/stop_signal.h"
 #include "nereus/app/observe/progress.h"
 #include "nereus/app/observe/run_directory.h"
-#include "nereus/runtime/live/live_job.h"
+#include "nereus/core/job/job.h"
 
 namespace nereus {
 
@@ -21,7 +21,7 @@ namespace nereus {
 class TrainRecorder final : public Recorder {
  public:
   // `saved`: the step of the checkpoint that the job goes on from, if there is one.
-  TrainRecorder(const Config& config, LiveJob& job, Controller& controller, RunDirectory& record,
+  TrainRecorder(const Config& config, Job& job, Controller& controller, RunDirectory& record,
                 ProgressLine& progress, StopSignal& stop, std::optional<int> saved);
 
   void write(const StepReport& report, const Decision& decision) override;
@@ -41,7 +41,7 @@ class TrainRecorder final : public Recorder {
   bool is_due() const;
 
   const Config& config_;
-  LiveJob& job_;
+  Job& job_;
   Controller& controller_;
   RunDirectory& record_;
   ProgressLine& progress_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "nereus/core/workflow/capabilities.h"
 #include "nereus/core/workflow/response_lengths.h"
 
 namespace nereus {
@@ -22,7 +23,7 @@ constexpr double kHeadCopies = 3;
 constexpr double kLogProbLogits = 4;
 constexpr double kFusedLogProbLogits = 1;
 // Logits exist in chunks of rows with at most so many elements (nn's LogProbOptions).
-constexpr double kLogProbChunk = 1 << 28;
+constexpr double kLogProbChunk = double(kLogitChunk);
 // Of a rank and of all ranks; then sampling that is not fused is in double precision: logits,
 // log-probabilities and probabilities.
 constexpr double kGenerationLogits = 2;

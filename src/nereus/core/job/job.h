@@ -2,6 +2,7 @@
 // simulations.
 #pragma once
 
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <optional>
@@ -22,6 +23,7 @@ struct Span {
   Seconds end;                          // of the slowest device
   std::vector<DeviceId> devices;        // that it kept busy, sorted; none: the host
   std::map<OpClass, Seconds> by_class;  // mean over the devices, by class
+  int64_t tokens = 0;                   // that it wrote, if it generates
   bool idle = false;                    // there was nothing to be done
 
   Seconds took() const { return end - start; }
@@ -86,16 +88,11 @@ struct StepReport {
   bool abandoned = false;
 };
 
-struct Inventory {
-  Cluster cluster;
-  DevicePool pool;
-};
-
+// Owned and called by one thread. Nothing but save(), intact() and what reads may be called after
+// something threw.
 class Job {
  public:
   virtual ~Job() = default;
-  // What there is now. Pure read.
-  virtual Inventory inventory() const = 0;
   // Plan in force.
   virtual const Plan& plan() const = 0;
   virtual bool done() const = 0;
@@ -113,6 +110,26 @@ class Job {
   // left, from whatever state is intact anywhere. Throws Error(kAborted) saying what was lost, and
   // the checkpoint to fall back to, if some of it is nowhere any more.
   virtual TransitionReport recover(const Plan& to) = 0;
+
+  // Number of the next step.
+  virtual int step() const = 0;
+  // True if the training state is that of the boundary before step(): after every call that
+  // returned, unless it reported a transition that failed, and after every one that threw before it
+  // had changed a weight.
+  virtual bool intact() const = 0;
+  // Prompts, those of a validation included, left out because they were too long.
+  virtual int64_t dropped_prompts() const = 0;
+  // The metrics of the validation before the first step, or of that after the last one if it was
+  // cut off before the checkpoint was made; none if neither is due, or if the job is told to stop.
+  // Those of others are among the metrics of the step that they follow.
+  virtual std::map<std::string, double> validate_at_start() = 0;
+
+  // Writes root/step_N (N = steps done) with all logical state; `extra` is kept with it (the
+  // controller's). `keep`: of the newest checkpoints; 0: all. Throws Error: kAborted if the job is
+  // not intact(), kIo.
+  virtual void save(const std::filesystem::path& root, const Json& extra, int keep) const = 0;
+  // The trained model as a Hugging Face model directory.
+  virtual void export_model(const std::filesystem::path& directory) const = 0;
 };
 
 void to_json(Json& j, const TransitionFailure& failure);

@@ -19,8 +19,8 @@ struct PlannerOptions {
   // What the runtime that carries the plan out must support; ours does not train with either yet.
   bool allow_offload = false;  // idle state may wait in the memory of its host
   int most_zero = 1;           // ZeRO-1 over at most so many data-parallel ranks
-  // May place model-stages side by side on different devices: pays where the runtime runs
-  // independent passes at once. Else all begin with the same device.
+  // May place model-stages side by side on different devices, whose passes then run at once (ours
+  // does that). Else all begin with the same device.
   bool side_by_side = false;
   int keep = 8;            // runners-up to report
   double tolerance = 0.2;  // runners-up are at most this much slower than the best

@@ -82,6 +82,7 @@ std::vector<Span> Executor::spans(int step) const {
                      .start = node.start,
                      .end = node.end,
                      .by_class = node.result.by_class,
+                     .tokens = node.result.tokens,
                      .idle = node.result.idle});
   }
   return spans;

@@ -19,6 +19,7 @@ using Metrics = std::map<std::string, double>;  // verl's names
 struct PassResult {
   std::map<OpClass, Seconds> by_class;  // mean over the devices
   Metrics metrics;
+  int64_t tokens = 0;  // that it wrote, if it generates
   bool idle = false;  // there was nothing to be done
 };
 

@@ -90,6 +90,7 @@ bool is_maths(const std::string& metric) {
 // Metrics that are no time, step by step, and a hash of all weights, moments and samples.
 Json run_case(const GoldenCase& golden) {
   LiveOptions options = golden.options;
+  options.ppo.always_old_log_probs = true;
   Json samples = Json::array();
   options.on_experience = [&](const Experience& experience) {
     for (const Sample& sample : experience) {
@@ -109,6 +110,29 @@ Json run_case(const GoldenCase& golden) {
   }
   const std::string all = Json(job.state_hashes()).dump() + samples.dump() + steps.dump();
   return {{"steps", steps}, {"hash", to_hex(hash_bytes(std::as_bytes(std::span(all))))}};
+}
+
+// Where a batch sees one update, its own forward pass computes what a pass before it would have.
+TEST(GoldenSteps, OldLogProbabilitiesOfTheUpdateAreThoseOfAPass) {
+  int shorter = 0;
+  for (const auto& [name, golden] : golden_cases()) {
+    std::vector<std::map<std::string, uint64_t>> hashes;
+    std::vector<StepReport> reports;
+    for (const bool always : {true, false}) {
+      LiveOptions options = golden.options;
+      options.ppo.always_old_log_probs = always;
+      LiveJob job(options, uniform_plan(options, golden.layout, golden.dp));
+      while (!job.done()) reports.push_back(job.run_step());
+      hashes.push_back(job.state_hashes());
+    }
+    EXPECT_EQ(hashes[0], hashes[1]) << name;
+    shorter += static_cast<int>(reports.back().spans.size() + 1 == reports.front().spans.size());
+    for (const auto& [metric, value] : reports.front().metrics) {
+      if (!is_maths(metric) && !metric.starts_with("training/rollout")) continue;
+      EXPECT_EQ(reports[2].metrics.at(metric), value) << name << ": " << metric;
+    }
+  }
+  EXPECT_EQ(shorter, 2) << "cases in which the pass is left out";
 }
 
 TEST(GoldenSteps, AreThoseOfTheRecord) {

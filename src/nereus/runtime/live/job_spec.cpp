@@ -51,6 +51,14 @@ ModelSpec reward_model_spec(const LiveOptions& options) {
   return spec;
 }
 
+// The update's forward pass computes the old log-probabilities by itself if no weight has changed
+// before it and nothing asks for them earlier.
+bool needs_old_log_probs(const LiveOptions& options) {
+  const PpoOptions& ppo = options.ppo;
+  const bool one_update = ppo.epochs == 1 && ppo.mini_batch == options.data.train_batch_size;
+  return !one_update || ppo.use_kl_in_reward || ppo.always_old_log_probs;
+}
+
 void check_vocabularies(const JobSpec& job) {
   const int64_t tokens = job.model(Role::kActor).vocab_size;
   for (const auto& [role, model] : job.models) {
@@ -82,8 +90,10 @@ JobSpec job_spec(const LiveOptions& options, int step) {
   JobSpec job;
   const bool with_reference = options.reference.has_value();
   const bool with_reward_model = options.reward_model.has_value();
-  job.workflow = make_workflow(algorithm(estimator),
-                               {.reference = with_reference, .reward_model = with_reward_model});
+  job.workflow =
+      make_workflow(algorithm(estimator), {.reference = with_reference,
+                                           .reward_model = with_reward_model,
+                                           .old_log_probs = needs_old_log_probs(options)});
   const ModelSpec actor = read_model_spec(options.actor.path);
   check_positions(options, "actor", actor);
   job.models[Role::kActor] = {actor, options.dtype};

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "nereus/core/base/log.h"
+#include "nereus/core/workflow/capabilities.h"
 #include "nereus/runtime/data/hf_model.h"
 #include "nereus/runtime/engine/stopwatch.h"
 #include "nereus/runtime/live/failed_batch.h"
@@ -45,7 +46,7 @@ class LiveJob::Impl {
                           *tokenizer_, reward_.get());
     }
     verify(plan, all_devices(options_.cluster), job_);
-    verify_trainable(plan, job_.models);
+    verify_runnable(plan, job_);
     load_models(runtime_, plan, options_);
     runtime_.adopt(std::move(plan));
     runtime_.synchronise_generation();
@@ -58,7 +59,7 @@ class LiveJob::Impl {
   void save(const std::filesystem::path& root, const Json& extra, int keep) const;
   Json resume(const Checkpoint& checkpoint);
   void resume_data(const Json& state, const std::string& where);
-  void export_actor(const std::filesystem::path& directory) const;
+  void export_model(const std::filesystem::path& directory) const;
   std::map<std::string, uint64_t> state_hashes() const;
 
   const LiveOptions& options() const { return options_; }
@@ -70,7 +71,6 @@ class LiveJob::Impl {
   Metrics validate_at_start();
   bool intact() const { return intact_; }
   bool done() const { return step_ >= options_.total_steps && !failure_; }
-  Inventory inventory() const { return {options_.cluster, devices_at(step_)}; }
 
  private:
   StepContext step_context() {
@@ -236,7 +236,7 @@ DevicePool LiveJob::Impl::devices_at(int step) const {
 
 TransitionReport LiveJob::Impl::apply(const TransitionDag& dag) {
   NEREUS_CHECK(dag.from == runtime_.plan(), "the transition starts from another plan");
-  verify_trainable(dag.to, job_.models);
+  verify_runnable(dag.to, job_);
   intact_ = false;
   TransitionReport report = transitions_.apply(dag);
   intact_ = !report.failure;
@@ -245,12 +245,12 @@ TransitionReport LiveJob::Impl::apply(const TransitionDag& dag) {
 
 void LiveJob::Impl::overlap(TransitionDag dag, Plan to) {
   NEREUS_CHECK(dag.from == runtime_.plan(), "the transition starts from another plan");
-  verify_trainable(to, job_.models);
+  verify_runnable(to, job_);
   overlap_ = Overlap{std::move(dag), std::move(to)};
 }
 
 TransitionReport LiveJob::Impl::recover(const Plan& to) {
-  verify_trainable(to, job_.models);
+  verify_runnable(to, job_);
   TransitionReport report = transitions_.recover(to);
   intact_ = !report.failure;
   return report;
@@ -342,7 +342,7 @@ void LiveJob::Impl::resume_data(const Json& state, const std::string& where) {
             " are not those of the checkpoint: they begin at their beginning");
 }
 
-void LiveJob::Impl::export_actor(const std::filesystem::path& directory) const {
+void LiveJob::Impl::export_model(const std::filesystem::path& directory) const {
   write_model(directory, job_.model(Role::kActor), options_.dtype,
               runtime_.store().gather(first_unit(kActorTraining), StateKind::kWeights),
               {.tokenizer = options_.data.tokenizer, .model = options_.actor.path});
@@ -361,7 +361,6 @@ std::map<std::string, uint64_t> LiveJob::Impl::state_hashes() const {
 LiveJob::LiveJob(LiveOptions options, Plan plan)
     : impl_(std::make_unique<Impl>(std::move(options), std::move(plan))) {}
 LiveJob::~LiveJob() = default;
-Inventory LiveJob::inventory() const { return impl_->inventory(); }
 const Plan& LiveJob::plan() const { return impl_->plan(); }
 bool LiveJob::done() const { return impl_->done(); }
 StepReport LiveJob::run_step() { return impl_->run_step(); }
@@ -376,8 +375,8 @@ void LiveJob::save(const std::filesystem::path& root, const Json& extra, int kee
   impl_->save(root, extra, keep);
 }
 Json LiveJob::resume(const Checkpoint& checkpoint) { return impl_->resume(checkpoint); }
-void LiveJob::export_actor(const std::filesystem::path& directory) const {
-  impl_->export_actor(directory);
+void LiveJob::export_model(const std::filesystem::path& directory) const {
+  impl_->export_model(directory);
 }
 std::map<std::string, uint64_t> LiveJob::state_hashes() const { return impl_->state_hashes(); }
 

@@ -224,7 +224,6 @@ TEST_F(LiveJobTest, GoesOnWithoutADeviceThatDiesInATransition) {
   const TransitionReport failed = job.apply(*dag);
   ASSERT_TRUE(failed.failure);
   EXPECT_EQ(failed.failure->lost, std::vector<DeviceId>({{0, 1}}));
-  EXPECT_FALSE(job.inventory().pool.contains({0, 1}));
 
   Plan rest = job.plan();
   for (StagePlan& stage : rest.stages) stage.units = {{{0, 0}}, {{0, 2}}};
@@ -232,7 +231,7 @@ TEST_F(LiveJobTest, GoesOnWithoutADeviceThatDiesInATransition) {
   EXPECT_FALSE(recovered.failure);
   EXPECT_TRUE(recovered.verified);
   EXPECT_EQ(job.state_hashes(), before);
-  job.run_step();
+  EXPECT_FALSE(job.run_step().next_pool.contains({0, 1}));
   fixed.run_step();
   fixed.run_step();
   EXPECT_LT(

@@ -139,9 +139,7 @@ void add_performance_metrics(const StepReport& report, Metrics& metrics) {
     if (node.idle) continue;
     const double took = node.took().count();
     metrics["timing_s/" + node.name] = took;
-    const double per = node.by_class.contains(OpClass::kDecode)
-                           ? static_cast<double>(report.response_tokens)
-                           : tokens;
+    const double per = node.tokens > 0 ? static_cast<double>(node.tokens) : tokens;
     metrics["timing_per_token_ms/" + node.name] = took * 1e3 / std::max(per, 1.0);
   }
   Bytes peak;

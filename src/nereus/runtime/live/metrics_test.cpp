@@ -14,7 +14,7 @@ TEST(PerformanceMetrics, AreOfTheDevicesThatHeldAnything) {
   report.spans = {{.name = "gen",
                    .start = Seconds(0.5),
                    .end = Seconds(3.5),
-                   .by_class = {{OpClass::kDecode, Seconds(3)}}},
+                   .tokens = 300},
                   {.name = "update_actor", .end = Seconds(1)},
                   {.name = "update_critic", .idle = true}};
   report.peak_bytes = {

@@ -57,6 +57,8 @@ struct PpoOptions {
   double kl_horizon = 10000;
   int64_t mini_batch = 0;  // prompts per optimizer step (× rollout.n sequences)
   int epochs = 1;
+  // Old log-probabilities by a pass of their own also where the update could compute them.
+  bool always_old_log_probs = false;
   PolicyLossOptions policy;
   ValueLossOptions value;
 };

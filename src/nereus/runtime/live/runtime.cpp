@@ -16,18 +16,6 @@ constexpr ModelStage kActorGeneration{Role::kActor, Stage::kGeneration};
 
 }  // namespace
 
-void verify_trainable(const Plan& plan, const std::map<Role, ModelUse>& models) {
-  for (const StagePlan& stage : plan.stages) {
-    const auto refuse = [&](const std::string& what) {
-      throw Error(ErrorCode::kInvalidInput, to_string(stage.model_stage) + ": " + what +
-                                                " can be planned and moved, but not trained yet");
-    };
-    if (stage.layout.zero > 1) refuse("zero " + std::to_string(stage.layout.zero));
-    if (stage.layout.ep > 1) refuse("ep " + std::to_string(stage.layout.ep));
-    if (models.at(stage.model_stage.role).spec.num_experts > 0) refuse("a mixture of experts");
-  }
-}
-
 Runtime::Runtime(const Cluster& cluster, const Backend& backend, std::map<Role, ModelUse> models)
     : models_(std::move(models)),
       devices_(all_devices(cluster)),

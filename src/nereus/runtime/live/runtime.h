@@ -15,10 +15,6 @@
 
 namespace nereus {
 
-// Throws Error(kInvalidInput) for what can be planned and moved, but not trained yet: optimizer
-// sharding, expert parallelism, mixtures of experts.
-void verify_trainable(const Plan& plan, const std::map<Role, ModelUse>& models);
-
 // Used by one thread at a time, but for run() and what makes room for it: these may be called by
 // several, for model-stages that have no device in common.
 class Runtime final {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "nereus/core/workflow/capabilities.h"
 #include "nereus/runtime/comm/communicator.h"
 
 namespace nereus {
@@ -19,7 +20,7 @@ struct LogProbOptions {
   double temperature = 1;
   int64_t vocab_begin = 0;  // first row of the vocabulary that `weight` has
   bool with_entropy = false;
-  int64_t chunk_elements = int64_t{1} << 28;  // logits that exist at a time
+  int64_t chunk_elements = kLogitChunk;  // logits that exist at a time
 };
 
 // Log-probability of `targets` [n] under softmax(logits / temperature), logits = hidden · weightᵀ,
