@@ -53,7 +53,7 @@ def test_it_resumes(tmp_path):
     assert [step["step"] for step in lines(tmp_path / "run" / "metrics.jsonl")] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("estimator", ["rloo", "reinforce_plus_plus", "reinforce_plus_plus_baseline"])
+@pytest.mark.parametrize("estimator", ["rloo", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "remax"])
 def test_the_other_estimators_without_a_critic(tmp_path, estimator):
     done = run("train", write_config(tmp_path), f"algorithm.adv_estimator={estimator}",
                "trainer.total_training_steps=1", "--run-dir", tmp_path / "run")
@@ -61,9 +61,10 @@ def test_the_other_estimators_without_a_critic(tmp_path, estimator):
     metrics = lines(tmp_path / "run" / "metrics.jsonl")[0]
     assert "critic/vf_loss" not in metrics
     assert metrics["critic/advantages/min"] < 0 < metrics["critic/advantages/max"]
-    if estimator != "rloo":
+    if estimator.startswith("reinforce"):
         assert metrics["critic/advantages/mean"] == pytest.approx(0, abs=1e-9), "whitened"
-    assert ("critic/returns/mean" in metrics) == (estimator == "reinforce_plus_plus")
+    assert ("critic/returns/mean" in metrics) == (estimator in ("reinforce_plus_plus", "remax"))
+    assert ("timing_s/gen_max" in metrics) == (estimator == "remax")
 
 
 def shape_only(directory):

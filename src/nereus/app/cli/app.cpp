@@ -38,6 +38,7 @@ int run_command_line(int argc, const char* const* argv) {
       "RL post-training of language models that changes its own parallel layout while it runs"};
   app.name("nereus");
   app.require_subcommand(1);
+  app.set_version_flag("--version", "nereus " NEREUS_VERSION);
   app.footer("Start with:  ./nereus train examples/quickstart.yaml");
   Action action;
   add_train(app, action);

@@ -105,8 +105,8 @@ void describe_critic(CriticConfig& critic, V& visit) {
 template <class V>
 void describe_algorithm(AlgorithmConfig& algorithm, V& visit) {
   visit("algorithm.adv_estimator", algorithm.adv_estimator,
-        "gae (PPO), or without a critic: grpo, rloo, reinforce_plus_plus or "
-        "reinforce_plus_plus_baseline.");
+        "gae (PPO), or without a critic: grpo, rloo, reinforce_plus_plus, "
+        "reinforce_plus_plus_baseline or remax.");
   visit("algorithm.norm_adv_by_std_in_grpo", algorithm.norm_adv_by_std_in_grpo,
         "Divide by the standard deviation of a prompt's rewards; false: Dr. GRPO.");
   visit("algorithm.gamma", algorithm.gamma, "Discount per token (gae and reinforce_plus_plus).");

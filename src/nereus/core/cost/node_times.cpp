@@ -111,6 +111,11 @@ Work resident_work(const WorkflowNode& node, const StagePlan& stage, const Site&
 
 Work ideal_pass_work(const WorkflowNode& node, const StagePlan& stage, const Site& site,
                      const JobSpec& job, const Cluster& cluster) {
+  if (is_of_baselines(node) && job.workload.samples_per_prompt > 1) {
+    JobSpec seen = seen_by(node, job);
+    seen.workload.samples_per_prompt = 1;
+    return ideal_pass_work(node, stage, site, seen, cluster);
+  }
   Work work = resident_work(node, stage, site, job, cluster);
   if (stage.offload) {
     work[OpClass::kTransfer] =
@@ -125,7 +130,8 @@ Work ideal_node_work(const WorkflowNode& node, const Plan& plan, const JobSpec& 
     case Pass::kReward:
     case Pass::kAdvantage:
       return {
-          {OpClass::kHost, {OpClass::kHost, kHostSecondsPerSample * double(job.workload.samples)}}};
+          {OpClass::kHost,
+           {OpClass::kHost, kHostSecondsPerSample * double(seen_by(node, job).workload.samples)}}};
     case Pass::kSyncWeights: {
       const StagePlan& generation = at(plan, {Role::kActor, Stage::kGeneration});
       const StateSchema schema = state_schema(job.models.at(Role::kActor), generation.model_stage);

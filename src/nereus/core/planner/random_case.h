@@ -41,6 +41,10 @@ class Generator {
     spec.vocab_size = pick({64, 512, 2048});
     const DType dtype = pick({0, 1}) == 1 ? DType::kBFloat16 : DType::kFloat32;
     c.job.workflow = ppo_workflow(pick({0, 0, 1}) == 1);
+    if (pick({0, 0, 0, 1}) == 1) {
+      c.job.workflow = make_workflow(algorithm(AdvantageEstimator::kRemax), {.reference = true});
+      c.job.workload.samples_per_prompt = 2;
+    }
     if (pick({0, 0, 1}) == 1) c.job.workflow = one_step_off_policy(c.job.workflow);
     for (auto& [role, use] : c.job.models) {
       use = {role == Role::kCritic ? as_critic(spec) : spec, dtype};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "nereus/core/base/error.h"
@@ -18,6 +19,7 @@ constexpr Algorithm kAlgorithms[] = {
     {.estimator = AdvantageEstimator::kReinforcePlusPlus, .name = "reinforce_plus_plus"},
     {.estimator = AdvantageEstimator::kReinforcePlusPlusBaseline,
      .name = "reinforce_plus_plus_baseline"},
+    {.estimator = AdvantageEstimator::kRemax, .name = "remax", .greedy_baseline = true},
 };
 
 constexpr ModelStage kGenerator{Role::kActor, Stage::kGeneration};
@@ -69,6 +71,11 @@ Workflow make_workflow(const Algorithm& algorithm, const WorkflowChoice& choice)
   WorkflowBuilder builder(algorithm.name);
   const std::set<Field> responses = {Field::kResponses};
   const NodeId gen = builder.add({"gen", Pass::kGenerate, kGenerator, {}, responses}, {});
+  const std::set<Field> baselines = {Field::kBaselines};
+  std::optional<NodeId> gen_max;
+  if (algorithm.greedy_baseline) {
+    gen_max = builder.add({"gen_max", Pass::kGenerate, kGenerator, {}, baselines}, {});
+  }
   std::vector<NodeId> experience;
   std::set<Field> known = responses;
   const auto pass = [&](const char* name, Pass pass, ModelStage runs_on, Field field) {
@@ -84,10 +91,13 @@ Workflow make_workflow(const Algorithm& algorithm, const WorkflowChoice& choice)
   if (algorithm.critic) {
     uses_critic.push_back(pass("values", Pass::kValues, kCritic, Field::kValues));
   }
-  if (choice.reward_model) {
-    pass("reward", Pass::kScores, kRewardModel, Field::kScores);
-  } else {
-    pass("reward", Pass::kReward, {}, Field::kScores);
+  const Pass scoring = choice.reward_model ? Pass::kScores : Pass::kReward;
+  const ModelStage scorer = choice.reward_model ? kRewardModel : ModelStage{};
+  pass("reward", scoring, scorer, Field::kScores);
+  if (gen_max) {
+    known.insert(Field::kBaselineScores);
+    experience.push_back(builder.add(
+        {"reward_max", scoring, scorer, baselines, {Field::kBaselineScores}}, {*gen_max}));
   }
   const NodeId adv =
       builder.add({"adv", Pass::kAdvantage, {}, known, {Field::kAdvantages}}, experience);
@@ -106,6 +116,7 @@ Workflow make_workflow(const Algorithm& algorithm, const WorkflowChoice& choice)
   const NodeId sync =
       builder.add({"update_weights", Pass::kSyncWeights, kGenerator, {}, {}}, {update});
   builder.next_step(sync, gen);
+  if (gen_max) builder.next_step(sync, *gen_max);
   Workflow workflow = std::move(builder).done();
   verify(workflow);
   return workflow;

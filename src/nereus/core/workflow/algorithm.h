@@ -15,13 +15,15 @@ enum class AdvantageEstimator {
   kGrpo,
   kRloo,
   kReinforcePlusPlus,
-  kReinforcePlusPlusBaseline
+  kReinforcePlusPlusBaseline,
+  kRemax
 };
 
 struct Algorithm {
   AdvantageEstimator estimator = AdvantageEstimator::kGae;
-  const char* name = "";  // verl's algorithm.adv_estimator
-  bool critic = false;    // trains a critic, whose values the estimator reads
+  const char* name = "";         // verl's algorithm.adv_estimator
+  bool critic = false;           // trains a critic, whose values the estimator reads
+  bool greedy_baseline = false;  // reads the score of the actor's greedy response to the prompt
 };
 
 std::span<const Algorithm> algorithms();
@@ -37,10 +39,10 @@ struct WorkflowChoice {
   bool old_log_probs = true;  // computed by a pass of their own, not by the update's
 };
 
-// gen → {old_log_prob, ref, values, reward} → adv → {update_critic, update_actor}, update_actor →
-// update_weights (which runs on the actor's generation units) → the next step's gen; what an
-// algorithm or a choice does without is left out. Weights reach the passes that use them in the
-// next step.
+// gen → {old_log_prob, ref, values, reward}, gen_max → reward_max (greedy baseline); all → adv →
+// {update_critic, update_actor}, update_actor → update_weights (which runs on the actor's
+// generation units) → the next step's gen; what an algorithm or a choice does without is left out.
+// Weights reach the passes that use them in the next step.
 Workflow make_workflow(const Algorithm& algorithm, const WorkflowChoice& choice);
 
 // PPO's.

@@ -19,7 +19,7 @@ TEST(Algorithms, NamesAreVerls) {
     EXPECT_EQ(row.critic, row.estimator == AdvantageEstimator::kGae);
   }
   EXPECT_THAT(names, ElementsAre("gae", "grpo", "rloo", "reinforce_plus_plus",
-                                 "reinforce_plus_plus_baseline"));
+                                 "reinforce_plus_plus_baseline", "remax"));
   EXPECT_THROW(parse_advantage_estimator("gea"), Error);
 }
 
@@ -33,6 +33,19 @@ TEST(Algorithms, EveryRowMakesAWorkflowThatCanBeExecuted) {
       EXPECT_EQ(workflow.algorithm, row.name);
     }
   }
+}
+
+TEST(Algorithms, RemaxScoresAGreedyResponseToEachPrompt) {
+  const Workflow workflow = make_workflow(algorithm(AdvantageEstimator::kRemax), {});
+  std::vector<std::string> names, of_baselines;
+  for (const WorkflowNode& node : workflow.nodes) {
+    names.push_back(node.name);
+    if (is_of_baselines(node)) of_baselines.push_back(node.name);
+  }
+  EXPECT_THAT(names, ElementsAre("gen", "gen_max", "old_log_prob", "reward", "reward_max", "adv",
+                                 "update_actor", "update_weights"));
+  EXPECT_THAT(of_baselines, ElementsAre("gen_max", "reward_max"));
+  EXPECT_TRUE(workflow.nodes[5].reads.contains(Field::kBaselineScores));
 }
 
 // Without a pass of their own the old log-probabilities come from the update's forward pass.

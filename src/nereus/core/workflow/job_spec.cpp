@@ -19,6 +19,11 @@ std::string listing(const std::vector<ModelStage>& stages) {
 
 }  // namespace
 
+JobSpec seen_by(const WorkflowNode& node, JobSpec job) {
+  if (is_of_baselines(node)) job.workload.samples /= job.workload.samples_per_prompt;
+  return job;
+}
+
 std::vector<ModelSpec> models_of(const Plan& plan, const JobSpec& job) {
   std::vector<ModelSpec> models;
   for (const StagePlan& stage : plan.stages) {
@@ -65,6 +70,7 @@ void to_json(Json& j, const Workload& workload) {
        {"response_limit", workload.response_limit},
        {"mini_batch", workload.mini_batch},
        {"epochs", workload.epochs}};
+  if (workload.samples_per_prompt != 1) j["samples_per_prompt"] = workload.samples_per_prompt;
   if (!workload.response_quantiles.empty()) j["response_quantiles"] = workload.response_quantiles;
 }
 
@@ -75,6 +81,7 @@ void from_json(const Json& j, Workload& workload) {
   workload.response_limit = require<int64_t>(j, "response_limit", "workload");
   workload.mini_batch = require<int64_t>(j, "mini_batch", "workload");
   workload.epochs = optional(j, "epochs", 1, "workload");
+  workload.samples_per_prompt = optional<int64_t>(j, "samples_per_prompt", 1, "workload");
   workload.response_quantiles =
       optional(j, "response_quantiles", std::vector<double>(), "workload");
   const std::vector<double>& lengths = workload.response_quantiles;

@@ -11,12 +11,13 @@ namespace nereus {
 
 // The work of one RL step. It changes while a job runs: lengths grow and shrink.
 struct Workload {
-  int64_t samples = 0;         // sequences per step (prompts × rollout.n)
-  int64_t prompt_tokens = 0;   // longest prompt, tokens
-  double response_mean = 0;    // mean response length expected, tokens
-  int64_t response_limit = 0;  // longest response allowed, tokens
-  int64_t mini_batch = 0;      // sequences per optimizer step
-  int epochs = 1;              // passes over the batch
+  int64_t samples = 0;             // sequences per step (prompts × rollout.n)
+  int64_t samples_per_prompt = 1;  // rollout.n
+  int64_t prompt_tokens = 0;       // longest prompt, tokens
+  double response_mean = 0;        // mean response length expected, tokens
+  int64_t response_limit = 0;      // longest response allowed, tokens
+  int64_t mini_batch = 0;          // sequences per optimizer step
+  int epochs = 1;                  // passes over the batch
   // Response lengths at evenly spaced probabilities from 0 to 1, ascending, at least two; scaled to
   // response_mean. Empty: derived from mean and limit (response_lengths.h).
   std::vector<double> response_quantiles;
@@ -52,6 +53,9 @@ struct JobSpec {
   const ModelSpec& model(Role role) const { return models.at(role).spec; }
   bool operator==(const JobSpec&) const = default;
 };
+
+// The job as a node sees it: one that works on greedy responses has one sample to each prompt.
+JobSpec seen_by(const WorkflowNode& node, JobSpec job);
 
 // The ModelSpec of each stage of the plan, in its order: what plan's verify() wants.
 std::vector<ModelSpec> models_of(const Plan& plan, const JobSpec& job);

@@ -78,6 +78,8 @@ std::string to_string(Field field) {
   switch (field) {
     case Field::kResponses:
       return "responses";
+    case Field::kBaselines:
+      return "baselines";
     case Field::kOldLogProbs:
       return "old_log_probs";
     case Field::kRefLogProbs:
@@ -86,6 +88,8 @@ std::string to_string(Field field) {
       return "values";
     case Field::kScores:
       return "scores";
+    case Field::kBaselineScores:
+      return "baseline_scores";
     case Field::kAdvantages:
       return "advantages";
   }
@@ -112,6 +116,10 @@ std::string to_string(Pass pass) {
       return "sync_weights";
   }
   return "unknown";
+}
+
+bool is_of_baselines(const WorkflowNode& node) {
+  return node.writes.contains(Field::kBaselines) || node.reads.contains(Field::kBaselines);
 }
 
 std::vector<NodeId> node_ids(const Workflow& workflow) {

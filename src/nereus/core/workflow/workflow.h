@@ -30,12 +30,14 @@ bool runs_on_devices(Pass pass);
 
 // What the samples of a step gain as it goes on. Prompts are there from the beginning.
 enum class Field {
-  kResponses,    // with the log-probabilities under which they were drawn
-  kOldLogProbs,  // under the actor as it is before its updates
-  kRefLogProbs,  // under the reference
-  kValues,       // the critic's
-  kScores,       // of the responses
-  kAdvantages,   // with rewards and returns
+  kResponses,       // with the log-probabilities under which they were drawn
+  kBaselines,       // the actor's greedy response to each prompt
+  kOldLogProbs,     // under the actor as it is before its updates
+  kRefLogProbs,     // under the reference
+  kValues,          // the critic's
+  kScores,          // of the responses
+  kBaselineScores,  // of the greedy responses
+  kAdvantages,      // with rewards and returns
 };
 std::string to_string(Field field);  // "responses", "old_log_probs", …
 
@@ -69,6 +71,9 @@ struct Workflow {
   const WorkflowNode& at(NodeId node) const { return nodes.at(index(node)); }
   bool operator==(const Workflow&) const = default;
 };
+
+// True for a node that works on the greedy responses, one to each prompt, and not on the samples.
+bool is_of_baselines(const WorkflowNode& node);
 
 // All nodes' ids, ascending.
 std::vector<NodeId> node_ids(const Workflow& workflow);

@@ -20,7 +20,7 @@ struct PassResult {
   std::map<OpClass, Seconds> by_class;  // mean over the devices
   Metrics metrics;
   int64_t tokens = 0;  // that it wrote, if it generates
-  bool idle = false;  // there was nothing to be done
+  bool idle = false;   // there was nothing to be done
 };
 
 // Nodes without a device in common run at once, each on a thread of its own; every device does its

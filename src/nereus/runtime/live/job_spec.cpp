@@ -110,6 +110,7 @@ JobSpec job_spec(const LiveOptions& options, int step) {
 
   const int64_t n = options.data.samples_per_prompt;
   job.workload = {.samples = options.data.train_batch_size * n,
+                  .samples_per_prompt = n,
                   .prompt_tokens = options.data.max_prompt_length,
                   .response_mean = static_cast<double>(options.response_length.at(step)),
                   .response_limit = options.response_length.at(step),

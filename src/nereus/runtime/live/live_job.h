@@ -35,9 +35,9 @@ class LiveJob final : public Job {
   int64_t dropped_prompts() const override;
   std::map<std::string, double> validate_at_start() override;
   void save(const std::filesystem::path& root, const Json& extra, int keep) const override;
-  // Continues from a checkpoint, whatever layout wrote it. Returns what save() was given as `extra`.
-  // Prompts go on where they were; another data set (other rows, filter or shuffling, not another
-  // place of the file) begins at its beginning, with a warning. The KL coefficient is the
+  // Continues from a checkpoint, whatever layout wrote it. Returns what save() was given as
+  // `extra`. Prompts go on where they were; another data set (other rows, filter or shuffling, not
+  // another place of the file) begins at its beginning, with a warning. The KL coefficient is the
   // checkpoint's if it is adaptive there and here, else that of the options.
   Json resume(const Checkpoint& checkpoint);
   void export_model(const std::filesystem::path& directory) const override;

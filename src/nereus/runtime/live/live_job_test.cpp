@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "nereus/core/transition/compile.h"
 #include "nereus/runtime/live/testing.h"
@@ -127,6 +128,52 @@ TEST_F(LiveJobTest, TransitionsChangeNothingOfGrpo) {
   EXPECT_EQ(report.metrics.count("critic/vf_loss"), 0u);
   EXPECT_EQ(report.metrics.count("critic/values/mean"), 0u);
   EXPECT_EQ(state_of(job, "job").size(), 1u) << "the actor alone is trained";
+}
+
+// The greedy responses, too, are those of the weights and not of the layout.
+TEST_F(LiveJobTest, TransitionsChangeNothingOfRemax) {
+  LiveOptions options = tiny_job(/*devices=*/4, /*steps=*/4);
+  options.critic.reset();
+  options.ppo.advantage.estimator = AdvantageEstimator::kRemax;
+  expect_transitions_change_nothing(
+      options,
+      {uniform_plan(options, {1, 1}, 4), uniform_plan(options, {2, 1}, 2),
+       uniform_plan(options, {1, 2}, 2), uniform_plan(options, {4, 1}, 1)},
+      {"actor/pg_loss", "critic/rewards/mean", "critic/advantages/max", "critic/baseline/mean",
+       "actor/grad_norm", "actor/ref_kl"});
+}
+
+TEST_F(LiveJobTest, RemaxScoresOneGreedyResponseToEachPrompt) {
+  LiveOptions options = tiny_job(/*devices=*/2, /*steps=*/2);
+  options.critic.reset();
+  options.ppo.advantage.estimator = AdvantageEstimator::kRemax;
+  options.ppo.use_kl_in_reward = false;
+  options.reference.reset();
+  Experience seen;
+  options.on_experience = [&](const Experience& experience) { seen = experience; };
+  LiveJob straight(options, uniform_plan(options, {1, 1}, 2));
+  const StepReport report = straight.run_step();
+  std::map<int64_t, std::set<double>> baselines;
+  double largest = 0;
+  for (const Sample& sample : seen) {
+    baselines[sample.group].insert(sample.baseline);
+    largest = std::max(largest, std::abs(sample.baseline));
+    ASSERT_FALSE(sample.advantages.empty());
+    EXPECT_NEAR(sample.advantages.front(), sample.score - sample.baseline, 1e-12);
+  }
+  EXPECT_EQ(baselines.size(), 8u);
+  for (const auto& [group, values] : baselines) EXPECT_EQ(values.size(), 1u) << group;
+  EXPECT_GT(largest, 0) << "nothing was scored";
+  EXPECT_TRUE(report.metrics.contains("timing_s/gen_max"));
+  straight.save(root_, Json(), 0);
+  straight.run_step();
+  LiveJob resumed(options, uniform_plan(options, {2, 1}, 1));
+  resumed.resume(*newest_checkpoint(root_));
+  resumed.run_step();
+  EXPECT_EQ(seen.size(), 16u);
+  EXPECT_LT(largest_difference(state_of(straight, "straight").at("actor"),
+                               state_of(resumed, "resumed").at("actor")),
+            1e-10);
 }
 
 TEST_F(LiveJobTest, ResumesBitEqual) {

@@ -11,10 +11,7 @@ TEST(PerformanceMetrics, AreOfTheDevicesThatHeldAnything) {
   report.step_s = Seconds(4);
   report.prompt_tokens = 100;
   report.response_tokens = 300;
-  report.spans = {{.name = "gen",
-                   .start = Seconds(0.5),
-                   .end = Seconds(3.5),
-                   .tokens = 300},
+  report.spans = {{.name = "gen", .start = Seconds(0.5), .end = Seconds(3.5), .tokens = 300},
                   {.name = "update_actor", .end = Seconds(1)},
                   {.name = "update_critic", .idle = true}};
   report.peak_bytes = {

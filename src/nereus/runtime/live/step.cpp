@@ -19,6 +19,19 @@ constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
 // Ends a step whose transition failed: what its nodes need is gone.
 struct TransitionFailed {};
 
+// One sample for each group, with its prompt.
+Experience one_to_each_prompt(const Experience& experience) {
+  Experience firsts;
+  for (const Sample& sample : experience) {
+    if (!firsts.empty() && firsts.back().group == sample.group) continue;
+    firsts.push_back({.id = sample.id,
+                      .prompt_index = sample.prompt_index,
+                      .group = sample.group,
+                      .prompt = sample.prompt});
+  }
+  return firsts;
+}
+
 std::vector<double> Sample::* member_of(Field field) {
   NEREUS_CHECK(field == Field::kOldLogProbs || field == Field::kRefLogProbs,
                to_string(field) + " are no log-probabilities");
@@ -118,14 +131,14 @@ PassResult Step::run_node(NodeId id) {
   const WorkflowNode& node = context_.job.workflow.at(id);
   switch (node.pass) {
     case Pass::kGenerate:
-      return generate();
+      return generate(id);
     case Pass::kLogProbs:
       return infer_log_probs(node);
     case Pass::kValues:
       return infer_values(context_.runtime, experience_, stop_);
     case Pass::kReward:
     case Pass::kScores:
-      return score_responses();
+      return score_responses(node);
     case Pass::kAdvantage:
       return estimate_advantages();
     case Pass::kTrain:
@@ -136,16 +149,26 @@ PassResult Step::run_node(NodeId id) {
   NEREUS_CHECK(false, "a node without a pass");
 }
 
-PassResult Step::generate() {
+PassResult Step::generate(NodeId id) {
   const LiveOptions& options = context_.options;
+  const Workflow& workflow = context_.job.workflow;
+  const bool is_baseline = is_of_baselines(workflow.at(id));
+  if (is_baseline) baselines_ = one_to_each_prompt(experience_);
+  Experience& samples = is_baseline ? baselines_ : experience_;
   GenerationOptions generation{.sampling = options.sampling,
                                .max_new_tokens = options.response_length.at(number_),
                                .eos_token_ids = context_.job.model(Role::kActor).eos_token_ids,
                                .ignore_eos = options.ignore_eos,
                                .stop = stop_};
   generation.sampling.seed = options.seed;
-  PassResult result = generate_responses(context_.runtime, experience_, version_, generation);
-  join_transition();
+  if (is_baseline) generation.sampling.greedy = true;
+  PassResult result = generate_responses(context_.runtime, samples, version_, generation);
+  for (const Sample& sample : samples) result.tokens += std::ssize(sample.response);
+  // Passes after it wait for all devices to have ended generation.
+  const auto is_later = [&](NodeId other) {
+    return other > id && workflow.at(other).pass == Pass::kGenerate;
+  };
+  if (std::ranges::none_of(node_ids(workflow), is_later)) join_transition();
   return result;
 }
 
@@ -162,10 +185,18 @@ PassResult Step::infer_log_probs(const WorkflowNode& node) {
       {.temperature = context_.options.sampling.temperature, .stop = stop_});
 }
 
-PassResult Step::score_responses() {
+PassResult Step::score_responses(const WorkflowNode& node) {
   const LiveOptions& options = context_.options;
   LiveOptions now = options;
   now.stop = stop_;
+  if (is_of_baselines(node)) {
+    now.rollout_directory.clear();
+    const PassResult scored = score(context_.runtime, baselines_, number_, context_.reward,
+                                    context_.tokenizer, context_.prompts, now);
+    PassResult result{.by_class = scored.by_class};
+    for (const auto& [name, value] : scored.metrics) result.metrics["baseline/" + name] = value;
+    return result;
+  }
   PassResult result = score(context_.runtime, experience_, number_, context_.reward,
                             context_.tokenizer, context_.prompts, now);
   if (!options.exclude_unscored) {
@@ -178,10 +209,27 @@ PassResult Step::score_responses() {
   return result;
 }
 
+// A sample whose baseline could not be scored teaches nothing.
+void Step::hand_out_baselines() {
+  std::map<int64_t, const Sample*> by_group;
+  for (const Sample& baseline : baselines_) by_group[baseline.group] = &baseline;
+  for (Sample& sample : experience_) {
+    const Sample& baseline = *by_group.at(sample.group);
+    sample.baseline = baseline.score;
+    if (!baseline.scored && context_.options.exclude_unscored) sample.scored = false;
+  }
+}
+
 PassResult Step::estimate_advantages() {
   const Stopwatch timer;
   const PpoOptions& ppo = context_.options.ppo;
   PassResult result;
+  if (!baselines_.empty()) {
+    hand_out_baselines();
+    double sum = 0;
+    for (const Sample& baseline : baselines_) sum += baseline.score;
+    result.metrics["critic/baseline/mean"] = sum / static_cast<double>(baselines_.size());
+  }
   if (ppo.use_kl_in_reward) {
     const double coefficient = context_.kl.coefficient();
     const double kl = apply_kl_penalty(experience_, coefficient, ppo.kl_penalty);

@@ -68,9 +68,11 @@ class Step final {
   uint64_t trained_version() const;  // of the actor's weights
 
   PassResult run_node(NodeId node);
-  PassResult generate();
+  PassResult generate(NodeId node);
   PassResult infer_log_probs(const WorkflowNode& node);
-  PassResult score_responses();
+  PassResult score_responses(const WorkflowNode& node);
+  // The scores of the greedy responses, to the samples of the same prompts.
+  void hand_out_baselines();
   PassResult estimate_advantages();
   PassResult train(const WorkflowNode& node);
   PassResult synchronise();
@@ -80,6 +82,7 @@ class Step final {
   StepContext context_;
   int number_;
   Experience experience_;
+  Experience baselines_;  // one greedy response to each prompt, if the workflow has them
   std::optional<Overlap> overlap_;
   StopToken stop_;
   double kl_before_;

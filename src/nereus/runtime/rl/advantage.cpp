@@ -107,7 +107,8 @@ std::optional<double> share_of_equal_groups(const Experience& experience) {
 
 void estimate_advantages(Experience& experience, const AdvantageOptions& options) {
   using enum AdvantageEstimator;
-  zero_unscored(experience, options.estimator == kGae || options.estimator == kReinforcePlusPlus);
+  zero_unscored(experience, options.estimator == kGae || options.estimator == kReinforcePlusPlus ||
+                                options.estimator == kRemax);
   switch (options.estimator) {
     case kGae:
       for (Sample& sample : scored(experience)) gae(sample, options.gamma, options.lam);
@@ -120,6 +121,8 @@ void estimate_advantages(Experience& experience, const AdvantageOptions& options
       return reinforce_advantages(experience, options.gamma);
     case kReinforcePlusPlusBaseline:
       return reinforce_baseline_advantages(experience);
+    case kRemax:
+      return remax_advantages(experience);
   }
 }
 
@@ -186,6 +189,15 @@ void reinforce_advantages(Experience& experience, double gamma) {
     sample.advantages = sample.returns;
   }
   whiten_advantages(experience);
+}
+
+void remax_advantages(Experience& experience) {
+  for (Sample& sample : scored(experience)) {
+    sample.returns = sample.rewards;
+    for (size_t t = sample.returns.size(); t-- > 1;) sample.returns[t - 1] += sample.returns[t];
+    sample.advantages = sample.returns;
+    for (double& advantage : sample.advantages) advantage -= sample.baseline;
+  }
 }
 
 void reinforce_baseline_advantages(Experience& experience) {

@@ -63,6 +63,9 @@ void leave_one_out_advantages(Experience& experience);
 // REINFORCE++: returns are the rewards to come, discounted by gamma per token; advantages are
 // these, whitened.
 void reinforce_advantages(Experience& experience, double gamma);
+// ReMax: returns are the rewards to come, advantages these less the score of the greedy response to
+// the prompt; neither discounted nor whitened (as in verl).
+void remax_advantages(Experience& experience);
 // REINFORCE++ baseline: R less the mean of its group, for each token, whitened over the whole
 // batch. A response alone in its group has the mean 0.
 void reinforce_baseline_advantages(Experience& experience);

@@ -60,6 +60,34 @@ TEST(Gae, UnequalLengthsAreABug) {
   EXPECT_THROW(gae(sample, 1, 1), Error);
 }
 
+TEST(Remax, Golden) {
+  const Json& g = golden()["remax"];
+  const auto rewards = g["token_rewards"].get<std::vector<double>>();
+  Experience experience(2);
+  for (Sample& sample : experience) {
+    sample.rewards = rewards;
+    sample.baseline = g["baseline"].get<double>();
+  }
+  experience[1].scored = false;
+  estimate_advantages(experience, {.estimator = AdvantageEstimator::kRemax});
+  EXPECT_THAT(experience[0].returns,
+              Pointwise(DoubleNear(1e-12), g["returns"].get<std::vector<double>>()));
+  EXPECT_THAT(experience[0].advantages,
+              Pointwise(DoubleNear(1e-12), g["adv"].get<std::vector<double>>()));
+  EXPECT_EQ(experience[1].advantages, std::vector<double>(rewards.size(), 0.0));
+  EXPECT_EQ(experience[1].returns, std::vector<double>(rewards.size(), 0.0));
+}
+
+// Each token's advantage is what is still to come, less the baseline.
+TEST(Remax, CountsOnlyRewardsToCome) {
+  Experience experience(1);
+  experience[0].rewards = {1, -2, 4};
+  experience[0].baseline = 0.5;
+  remax_advantages(experience);
+  EXPECT_THAT(experience[0].returns, ::testing::ElementsAre(3, 2, 4));
+  EXPECT_THAT(experience[0].advantages, ::testing::ElementsAre(2.5, 1.5, 3.5));
+}
+
 TEST(Whiten, Golden) {
   const Json& g = golden()["gae_contiguous"];
   Experience experience = golden_experience();

@@ -22,6 +22,7 @@ struct Sample {
   std::vector<double> values;
   bool scored = true;                // false: its reward could not be had, nothing follows from it
   double score = 0;                  // sum of the reward function's output
+  double baseline = 0;               // ReMax: the score of the greedy response to the prompt
   std::vector<double> token_scores;  // reward function's output per token
   std::vector<double> rewards;       // token_scores - coef · KL
   std::vector<double> advantages;
