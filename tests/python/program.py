@@ -41,6 +41,12 @@ def run(*arguments):
                           timeout=300, check=False)
 
 
+def start(*arguments, **options):
+    """The running process; options are those of Popen."""
+    return subprocess.Popen(command(*arguments), text=True,
+                            **{"cwd": ROOT, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options)
+
+
 def write_config(directory, text=SMALL):
     file = directory / "small.yaml"
     file.write_text(text)

@@ -1,11 +1,13 @@
 #include "nereus/app/observe/run_lock.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <ctime>
 #include <functional>
 #include <vector>
 
@@ -27,14 +29,20 @@ class RunLockTest : public testing::Test {
   fs::path root_ = parent_ / "runs/a";
 };
 
-// What a process of its own makes of it: 0 if `work` returns true.
-int in_another_process(const std::function<bool()>& work) {
+pid_t start_process(const std::function<bool()>& work) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(work() ? 0 : 1);
+  return child;
+}
+
+int status_of(pid_t child) {
   int status = 0;
   ::waitpid(child, &status, 0);
   return status;
 }
+
+// What a process of its own makes of it: 0 if `work` returns true.
+int in_another_process(const std::function<bool()>& work) { return status_of(start_process(work)); }
 
 // The lock's refusal, or "".
 std::string refusal(const fs::path& root) {
@@ -122,6 +130,28 @@ TEST_F(RunLockTest, ManyThatStartAndEndTogetherNeverHoldItTogether) {
     ::waitpid(child, &status, 0);
     EXPECT_EQ(status, 0);
   }
+}
+
+TEST_F(RunLockTest, AFileThatIsReplacedBetweenOpeningAndLockingHasNoSecondHolder) {
+  fs::create_directories(root_);
+  write_text(root_ / "lock", "");
+  sigset_t somebody_waits;
+  sigemptyset(&somebody_waits);
+  sigaddset(&somebody_waits, SIGIO);
+  ASSERT_EQ(::sigprocmask(SIG_BLOCK, &somebody_waits, nullptr), 0);
+  // Who opens a leased file has found it, and waits for the end of the lease.
+  const int leased = ::open((root_ / "lock").c_str(), O_RDONLY | O_CLOEXEC);
+  if (::fcntl(leased, F_SETLEASE, F_RDLCK) != 0) GTEST_SKIP() << "no leases on this file system";
+  const std::string owner = std::to_string(::getpid());
+  const pid_t child = start_process(
+      [&] { return refusal(root_).find("in use by process " + owner) != std::string::npos; });
+  const timespec patience = {.tv_sec = 20};
+  EXPECT_EQ(::sigtimedwait(&somebody_waits, nullptr, &patience), SIGIO);
+  fs::remove(root_ / "lock");
+  const RunLock lock(root_);
+  EXPECT_EQ(::fcntl(leased, F_SETLEASE, F_UNLCK), 0);
+  EXPECT_EQ(status_of(child), 0);
+  ::close(leased);
 }
 
 TEST_F(RunLockTest, WhereNoFileCanBeMadeItSaysSo) {

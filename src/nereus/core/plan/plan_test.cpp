@@ -133,6 +133,9 @@ TEST(Plan, JsonIsTakenAsItIsOrRefused) {
   Json huge = four_devices();
   huge["stages"][1]["zero"] = 2147483647;
   EXPECT_THROW(as<Plan>(huge), Error);
+  huge["stages"][1]["units"] = {{"0:0"}, {"0:1"}};
+  huge["stages"][1]["dp"] = -2;  // what it is in 32 bits
+  EXPECT_THROW(as<Plan>(huge), Error);
   EXPECT_THROW(as<Plan>(Json::parse(R"({"stages": [], "stage": []})")), Error);
   EXPECT_THROW(as<Plan>(Json::parse("[]")), Error);
 }

@@ -174,6 +174,11 @@ TEST(VerifyPlan, ProductsDoNotOverflow) {
   EXPECT_THAT(message([](StagePlan& s) { s.layout.pp = 2147483647; }), HasSubstr("pp 2147483647"));
   EXPECT_THAT(message([](StagePlan& s) { s.layout.tp = -1; }), HasSubstr("tp -1"));
   EXPECT_THAT(message([](StagePlan& s) { s.micro_batch = 2147483647; }), HasSubstr("micro_batch"));
+  ModelSpec large = tiny();
+  large.num_layers = large.num_heads = large.num_kv_heads = large.intermediate_size = 512;
+  const Layout layout = {.tp = 512, .pp = 512, .zero = 16384};
+  EXPECT_THAT(refusal({{training(layout, {{{0, 0}}})}}, large),
+              HasSubstr("needs 4294967296 devices"));
 }
 
 }  // namespace

@@ -20,7 +20,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Does what its argument says. What it starts bears MARK in its command line.
+// Does what its argument says. What it starts bears MARK in its command line. What hangs does so
+// for 30 s: without limits, tests would fail, not hang.
 constexpr const char* kTask = R"python(
 import ctypes, json, os, signal, subprocess, sys, time
 
@@ -28,7 +29,7 @@ def open_task(mark):
     def call(argument):
         what = json.loads(argument)
         if what == "pid": return os.getpid()
-        if what == "hang": time.sleep(1000)
+        if what == "hang": time.sleep(30)
         if what == "exit": os._exit(0)
         if what == "crash": ctypes.string_at(0)
         if what == "memory": block = b"x" * (8 << 30)
@@ -37,8 +38,9 @@ def open_task(mark):
             while True: blocks.append(b"x" * (1 << 20))
         if what == "raise": raise ValueError("no\nluck")
         if what == "large": return "x" * 100000
-        if what == "child":
+        if what in ("child", "orphan"):
             subprocess.Popen(["setsid", sys.executable, "-c", "import time; time.sleep(1000)", mark])
+        if what == "orphan": os._exit(0)
         if what == "killer": os.kill(os.getppid(), signal.SIGKILL); time.sleep(1000)
         if what == "signals":
             default = all(signal.getsignal(n) == signal.SIG_DFL for n in (signal.SIGTERM, signal.SIGUSR1))
@@ -170,6 +172,18 @@ TEST(PythonWorkers, LeaveNoProcessBehind) {
   EXPECT_EQ(count_processes(mark), 0);
 }
 
+TEST(PythonWorkers, WhatAWorkerLeavesBehindEndsWhileThePoolGoesOn) {
+  const std::string mark = options().arguments["mark"];
+  PythonWorkers workers(options());
+  EXPECT_EQ(workers.call(texts({"orphan"})).front().failure, "died");
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (count_processes(mark) > 0 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_EQ(count_processes(mark), 0);
+  EXPECT_EQ(workers.call(texts({"again"})).front().value, "again");
+}
+
 TEST(PythonWorkers, APoolThatIsKilledIsStartedAnew) {
   PythonWorkers workers(options());
   EXPECT_EQ(workers.call(texts({"killer"})).front().failure, "died");
@@ -182,7 +196,8 @@ TEST(PythonWorkers, WhatCannotBeLoadedIsRefused) {
       {"def open_task(mark): raise RuntimeError('not today')", "not today"},
       {"import os\nos._exit(0)", "exit code 0"},
       {"import ctypes\nctypes.string_at(0)", "SIGSEGV"},
-      {"while True: pass", "longer than 0.5 s"}};
+      {"import time\nend = time.monotonic() + 30\nwhile time.monotonic() < end: pass",
+       "longer than 0.5 s"}};
   for (const auto& [source, reason] : cases) {
     PythonWorkersOptions bad = options(source);
     bad.start_timeout = Seconds(0.5);
