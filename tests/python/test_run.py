@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -10,6 +11,12 @@ import pytest
 from safetensors.numpy import load_file
 
 from program import ROOT, command, run, write_config
+
+
+def test_it_says_its_version():
+    done = run("--version")
+    assert done.returncode == 0
+    assert re.fullmatch(r"nereus \d+\.\d+\.\d+\n", done.stdout)
 
 
 def lines(file):

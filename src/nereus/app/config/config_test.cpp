@@ -145,8 +145,8 @@ TEST(Config, ContradictionsNameTheirNumbers) {
   EXPECT_THAT(contradiction(config),
               AllOf(HasSubstr("ppo_mini_batch_size = 16"), HasSubstr("train_batch_size = 8")));
   config = valid();
-  config.algorithm.adv_estimator = "remax";
-  EXPECT_THAT(contradiction(config), AllOf(HasSubstr("algorithm.adv_estimator"), HasSubstr("remax"),
+  config.algorithm.adv_estimator = "gea";
+  EXPECT_THAT(contradiction(config), AllOf(HasSubstr("algorithm.adv_estimator"), HasSubstr("gea"),
                                            HasSubstr("gae, grpo, rloo")));
   config = valid();
   config.critic.model.path.clear();

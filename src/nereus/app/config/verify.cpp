@@ -151,6 +151,7 @@ void verify_actor(const Config& config) {
     between(1, kMostSamples, top + "actor.ppo_micro_batch_size_per_gpu", size);
   }
   between(1, kMostEpochs, top + "actor.ppo_epochs", actor.ppo_epochs);
+  one_of(top + "actor.calculate_old_log_prob", actor.calculate_old_log_prob, {"auto", "always"});
   positive(top + "actor.clip_ratio", actor.clip_ratio);
   require_that(actor.clip_ratio_c == 0 || actor.clip_ratio_c > 1, top + "actor.clip_ratio_c",
                actor.clip_ratio_c, "more than 1, or 0 (off)");
@@ -190,8 +191,6 @@ void verify_algorithm(const AlgorithmConfig& algorithm) {
   share("algorithm.gamma", algorithm.gamma);
   share("algorithm.lam", algorithm.lam);
   parsed("algorithm.kl_penalty", [&] { parse_kl_estimator(algorithm.kl_penalty); });
-  one_of("actor_rollout_ref.actor.calculate_old_log_prob",
-         config.actor.calculate_old_log_prob, {"auto", "always"});
   one_of("algorithm.kl_ctrl.type", algorithm.kl_ctrl.type, {"fixed", "adaptive"});
   at_least(0, "algorithm.kl_ctrl.kl_coef", algorithm.kl_ctrl.kl_coef);
   positive("algorithm.kl_ctrl.target_kl", algorithm.kl_ctrl.target_kl);

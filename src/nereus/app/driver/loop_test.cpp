@@ -40,7 +40,15 @@ class FakeJob final : public Job {
       return report;
     }
     report.step = step_++;
-    report.step_s = Seconds(0.1);
+    for (const NodeId node : node_ids(job_.workflow)) {
+      const Seconds start = report.step_s;
+      report.step_s += Seconds(0.1);
+      report.spans.push_back({.step = report.step,
+                              .node = node,
+                              .name = job_.workflow.at(node).name,
+                              .start = start,
+                              .end = report.step_s});
+    }
     report.workload = report.next_workload = job_.workload;
     if (report.step != lost_after_) report.next_pool = pool_after_first;
     report.steps_left = steps_ - step_;

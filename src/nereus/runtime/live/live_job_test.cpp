@@ -146,6 +146,8 @@ TEST_F(LiveJobTest, TransitionsChangeNothingOfRemax) {
 TEST_F(LiveJobTest, RemaxScoresOneGreedyResponseToEachPrompt) {
   LiveOptions options = tiny_job(/*devices=*/2, /*steps=*/2);
   options.critic.reset();
+  options.reward = "response_length";
+  options.reward_options = {{"sign", 1}};
   options.ppo.advantage.estimator = AdvantageEstimator::kRemax;
   options.ppo.use_kl_in_reward = false;
   options.reference.reset();
