@@ -191,8 +191,7 @@ Error failed(const Error& error, const Job& job, TrainRecorder& recorder, RunDir
   return Error(error.code(), text);
 }
 
-void greet(const Job& job, const LiveOptions& options, const Start& start,
-           ProgressLine& progress) {
+void greet(const Job& job, const LiveOptions& options, const Start& start, ProgressLine& progress) {
   if (job.dropped_prompts() > 0) {
     progress.message("Dropped " + std::to_string(job.dropped_prompts()) +
                      " prompts longer than data.max_prompt_length = " +
