@@ -46,8 +46,8 @@ def test_wrong_type_names_key_value_and_type(tmp_path):
 
 
 def test_unsupported_algorithm(tmp_path):
-    message = refused(tmp_path, "algorithm.adv_estimator=remax")
-    assert "remax" in message and "gae, grpo, rloo" in message
+    message = refused(tmp_path, "algorithm.adv_estimator=gspo")
+    assert "gspo" in message and "gae, grpo, rloo" in message
 
 
 def test_tensor_parallelism_that_does_not_divide_the_heads(tmp_path):

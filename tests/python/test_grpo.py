@@ -60,7 +60,9 @@ def test_the_other_estimators_without_a_critic(tmp_path, estimator):
     assert done.returncode == 0, done.stderr
     metrics = lines(tmp_path / "run" / "metrics.jsonl")[0]
     assert "critic/vf_loss" not in metrics
-    assert metrics["critic/advantages/min"] < 0 < metrics["critic/advantages/max"]
+    assert metrics["critic/advantages/min"] < metrics["critic/advantages/max"]
+    if estimator != "remax":  # whose baseline is a response of its own, not a mean
+        assert metrics["critic/advantages/min"] < 0 < metrics["critic/advantages/max"]
     if estimator.startswith("reinforce"):
         assert metrics["critic/advantages/mean"] == pytest.approx(0, abs=1e-9), "whitened"
     assert ("critic/returns/mean" in metrics) == (estimator in ("reinforce_plus_plus", "remax"))
