@@ -71,19 +71,19 @@ def measure(name, steps, folder):
     file = folder / f"{name.replace(' ', '_')}.json"
     file.write_text(json.dumps(PLANS[name]))
     run = folder / "run"
-    command = ["./nereus", "train", "examples/quickstart.yaml", f"plan.file={file}", "adaptation.enabled=false",
+    command = ["./nereus", "train", "examples/quickstart.yaml", f"plan={file}", "adaptation.enabled=false",
                "data.max_response_length=48", "supply=[[0, 4]]", f"trainer.total_training_steps={steps}",
                "cluster.memory_per_device=256MiB", "trainer.save_freq=0", "--run-dir", str(run)]
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     measured = steps_of(json.loads((run / "trace.json").read_text()))[LEARNT:]
     events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
-    predicted = {event["step"] + 1: event["current_step_s"] for event in events
-                 if event["type"] == "decision" and event.get("current_step_s")}
+    predicted = {event["step"] + 1: event["next"]["step_s"] for event in events
+                 if event["type"] == "decision" and event["next"]}
     pairs = [(seconds, predicted[LEARNT + i]) for i, (seconds, _) in enumerate(measured) if LEARNT + i in predicted]
     return {"plan": name, "steps": len(measured),
             "step_s": statistics.median(seconds for seconds, _ in measured),
             "critical_path_share": statistics.median(critical_path(spans) / seconds for seconds, spans in measured),
-            "predicted_over_measured": statistics.median(p / m for m, p in pairs) if pairs else None}
+            "predicted_over_measured": statistics.median(p / m for m, p in pairs)}
 
 
 def main():

@@ -2,10 +2,16 @@
 
 import os
 import pathlib
+import signal
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = pathlib.Path(os.environ.get("NEREUS_BINARY", ROOT / "build/release/apps/nereus/nereus"))
+
+# Who starts the tests in the background (`./test &`, nohup) has these ignored, and so would the program.
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
 
 # Small enough for a test: two prompts, four responses, a fixed plan on two virtual devices.
 SMALL = """
