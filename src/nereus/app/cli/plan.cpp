@@ -23,7 +23,7 @@ struct PlanArguments {
   std::string cluster;  // a name or a JSON file; "": as configured
   int devices = 0;      // in all with --cluster, else per host; 0: as configured
   int64_t length = 0;   // longest response; 0: as configured
-  bool side_by_side = false;
+  bool colocated = false;
   bool offload = false;
   int zero = 1;
   bool json = false;
@@ -141,7 +141,7 @@ Question question(ConfigArguments given, PlanArguments arguments) {
   question.place =
       arguments.cluster.empty() ? configured_place(config, options) : described_place(arguments);
   question.planner = to_controller_options(config).planner;
-  question.planner.side_by_side = arguments.side_by_side;
+  question.planner.side_by_side = !arguments.colocated;
   question.planner.allow_offload = arguments.offload;
   question.planner.most_zero = arguments.zero;
   if (question.setting) {
@@ -149,7 +149,7 @@ Question question(ConfigArguments given, PlanArguments arguments) {
     // What these frameworks can do.
     question.planner.allow_offload = true;
     question.planner.most_zero = question.setting->devices();
-    if (question.setting->groups.size() > 1) question.planner.side_by_side = true;
+    question.planner.side_by_side = question.setting->groups.size() > 1;
   }
   return question;
 }
@@ -225,9 +225,9 @@ void add_plan(CLI::App& app, Action& action) {
   command
       ->add_option("--length", arguments->length, "Longest response instead of the configured one")
       ->check(up_to(kMostTokens));
-  command->add_flag("--side-by-side", arguments->side_by_side,
-                    "For frameworks that run independent model-stages at once: they may have "
-                    "devices of their own");
+  command->add_flag("--colocated", arguments->colocated,
+                    "Only plans whose model-stages all begin with the same device; else they may "
+                    "have devices of their own and run at once");
   command->add_flag("--offload", arguments->offload,
                     "For frameworks that can: idle state may wait in host memory");
   command
