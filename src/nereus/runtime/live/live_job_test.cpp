@@ -64,6 +64,29 @@ TEST_F(LiveJobTest, RemaxScoresOneGreedyResponseToEachPrompt) {
             1e-10);
 }
 
+// By what is drawn they would differ: the greedy response is that of any temperature.
+TEST_F(LiveJobTest, RemaxBaselinesAreNotDrawn) {
+  std::vector<std::vector<double>> baselines(2), scores(2);
+  for (size_t i = 0; i < 2; ++i) {
+    LiveOptions options = tiny_job(/*devices=*/1, /*steps=*/1);
+    options.critic.reset();
+    options.ppo.advantage.estimator = AdvantageEstimator::kRemax;
+    options.reward = "response_length";
+    options.reward_options = {{"sign", 1}};
+    options.sampling.temperature = i == 0 ? 1 : 0.05;
+    options.response_length = {{{0, 24}}};
+    options.on_experience = [&](const Experience& experience) {
+      for (const Sample& sample : experience) {
+        baselines[i].push_back(sample.baseline);
+        scores[i].push_back(sample.score);
+      }
+    };
+    LiveJob(options, uniform_plan(options, {1, 1}, 1)).run_step();
+  }
+  EXPECT_EQ(baselines[0], baselines[1]);
+  EXPECT_NE(scores[0], scores[1]) << "nothing was drawn";
+}
+
 TEST_F(LiveJobTest, ResumesBitEqual) {
   const LiveOptions options = tiny_job(/*devices=*/2, /*steps=*/3);
   const Plan plan = uniform_plan(options, {2, 1}, 1);
