@@ -26,13 +26,14 @@ Problem::Problem(JobSpec job, Cluster cluster, const DevicePool& pool,
     : job_(std::move(job)),
       cluster_(std::move(cluster)),
       line_(pool),
+      begins_(line_, cluster_, options),
       calibration_(calibration),
       generation_weights_(summarize(state_schema(job_.models.at(Role::kActor), kGeneration))),
       timeline_(between_syncs(job_.workflow), search_order(job_.workflow)),
       host_times_(job_.workflow.nodes.size()) {
   for (ModelStage model_stage : search_order(job_.workflow)) {
-    stages_.push_back(
-        stage_candidates(model_stage, job_, cluster_, line_, calibration_, options, current));
+    stages_.push_back(stage_candidates(model_stage, job_, cluster_, line_, begins_, calibration_,
+                                       options, current));
   }
   for (size_t i = 0; i < host_times_.size(); ++i) {
     const WorkflowNode& node = job_.workflow.nodes[i];
@@ -40,52 +41,116 @@ Problem::Problem(JobSpec job, Cluster cluster, const DevicePool& pool,
     if (node.pass != Pass::kReward && node.pass != Pass::kAdvantage) continue;
     host_times_[i] = predicted_time(ideal_node_work(node, {}, job_, cluster_), calibration_);
   }
-  sync_times_.resize(stages_[0].placements.size() * stages_[1].placements.size());
 }
 
-bool Problem::share(const Placement& a, const Placement& b) {
-  const int last = std::min(a.last, b.last);
-  for (int i = std::max(a.first, b.first); i <= last; ++i) {
-    if (a.ranks[i] >= 0 && b.ranks[i] >= 0) return true;
+bool Problem::share(const Setting& a, size_t place_a, const Setting& b, size_t place_b) const {
+  const int begin_a = begins_.places()[place_a], begin_b = begins_.places()[place_b];
+  const int first = std::max(begin_a, begin_b);
+  const int end = std::min(begin_a + a.span(), begin_b + b.span());
+  if (!a.has_gaps && !b.has_gaps) return first < end;
+  for (int i = first; i < end; ++i) {
+    if (a.footprint.ranks[size_t(i - begin_a)] >= 0 &&
+        b.footprint.ranks[size_t(i - begin_b)] >= 0) {
+      return true;
+    }
   }
   return false;
 }
 
-Seconds Problem::sync_time(int training, int generation) {
-  auto& known = sync_times_[training * stages_[1].placements.size() + generation];
-  if (!known) {
-    const Work work = sync_work(placement(0, training).stage, placement(1, generation).stage,
-                                generation_weights_, cluster_);
-    known = predicted_time(work, calibration_) * double(sync_nodes_.size());
+// Whole hosts farther on nothing changes where hosts are alike; nor does it matter how far apart
+// groups are that have no host in common, or none but one.
+uint64_t Problem::sync_key(int training, int training_begin, int generation, int generation_begin,
+                           int training_end, int generation_end) const {
+  constexpr int kApart = 0x4000, kBeside = 0x8000;
+  if (begins_.is_regular(std::max(training_end, generation_end))) {
+    const int host = begins_.regular_host();
+    const int first = std::max(training_begin, generation_begin);
+    const int last = std::min(training_end, generation_end) - 1;
+    const int shift = std::min(training_begin, generation_begin) / host * host;
+    const bool in_one_host = std::max(training_end, generation_end) <= shift + host;
+    if (first / host > last / host) {
+      training_begin %= host;
+      generation_begin = kApart + generation_begin % host;
+    } else if (first > last && in_one_host) {
+      training_begin = 0;
+      generation_begin = kBeside;
+    } else {
+      training_begin -= shift;
+      generation_begin -= shift;
+    }
   }
-  return *known;
+  uint64_t key = 0;
+  for (const int part : {training, generation, training_begin, generation_begin}) {
+    key = key << 16U | uint64_t(part);
+  }
+  return key;
 }
 
-std::vector<Bytes> Problem::resident(const Choice& placements) const {
+Seconds Problem::sync_time(int training, size_t training_place, int generation,
+                           size_t generation_place) {
+  const Placement& trains = placement(0, training);
+  const Placement& generates = placement(1, generation);
+  const int training_begin = begins_.places()[training_place];
+  const int generation_begin = begins_.places()[generation_place];
+  const uint64_t key = sync_key(training, training_begin, generation, generation_begin,
+                                training_begin + trains.at(training_place)->span(),
+                                generation_begin + generates.at(generation_place)->span());
+  const auto [known, is_new] = sync_times_.emplace(key, Seconds());
+  if (is_new) {
+    const auto at = [&](const Placement& placed, int begin) {
+      const StagePlan& front = placed.stage;
+      return line_.place(front.model_stage, front.layout, int(front.units.size()), begin);
+    };
+    const Work work = sync_work(at(trains, training_begin), at(generates, generation_begin),
+                                generation_weights_, cluster_);
+    known->second = predicted_time(work, calibration_) * double(sync_nodes_.size());
+  }
+  return known->second;
+}
+
+Seconds Problem::least_sync_time(int training, int generation, bool shares) {
+  if (begins_.only_front()) return sync_time(training, 0, generation, 0);
+  // Without a device in common all weights travel, from hosts to others or within the only one.
+  const bool one_host = begins_.regular_host() == devices();
+  if (shares || !(begins_.whole_hosts() || one_host)) return Seconds();
+  const size_t next = begins_.at_or_after(placement(0, training).settings.front().span());
+  if (next >= begins_.places().size() || placement(1, generation).at(next) == nullptr) return {};
+  return sync_time(training, 0, generation, next);
+}
+
+std::vector<Bytes> Problem::resident(const Arrangement& arrangement) const {
   std::vector<Bytes> sum(line_.devices().size());
-  const Placement& training = placement(0, placements[0]);
+  const Placement& training = placement(0, arrangement.placements[0]);
+  const std::vector<int16_t>& trained = setting(0, arrangement).footprint.ranks;
+  const int training_begin = begins_.places()[size_t(arrangement.places[0])];
   for (size_t stage = 0; stage < stages_.size(); ++stage) {
-    const Placement& placed = placement(stage, placements[stage]);
+    const Placement& placed = placement(stage, arrangement.placements[stage]);
+    const std::vector<int16_t>& ranks = setting(stage, arrangement).footprint.ranks;
+    const int begin = begins_.places()[size_t(arrangement.places[stage])];
     const bool aliases =
         stage == 1 && placed.stage.layout == training.stage.layout && !training.stage.offload;
-    for (size_t i = 0; i < sum.size(); ++i) {
-      const int rank = placed.ranks[i];
-      if (rank < 0 || (aliases && training.ranks[i] == rank)) continue;
-      sum[i] += placed.resident[rank];
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      if (ranks[i] < 0) continue;
+      const size_t in_training = size_t(begin - training_begin) + i;  // wraps round if before it
+      if (aliases && in_training < trained.size() && trained[in_training] == ranks[i]) continue;
+      sum[size_t(begin) + i] += placed.resident[size_t(ranks[i])];
     }
   }
   return sum;
 }
 
-bool Problem::fits_hosts(const Choice& placements) const {
+bool Problem::fits_hosts(const Arrangement& arrangement) const {
   std::vector<Bytes> parked;
   for (size_t stage = 0; stage < stages_.size(); ++stage) {
-    const Placement& placed = placement(stage, placements[stage]);
+    const Placement& placed = placement(stage, arrangement.placements[stage]);
     if (placed.parked.empty()) continue;
     parked.resize(cluster_.hosts.size());
-    for (size_t i = 0; i < placed.ranks.size(); ++i) {
-      if (placed.ranks[i] < 0) continue;
-      parked[size_t(line_.devices()[i].host)] += placed.parked[size_t(placed.ranks[i])];
+    const std::vector<int16_t>& ranks = setting(stage, arrangement).footprint.ranks;
+    const int begin = begins_.places()[size_t(arrangement.places[stage])];
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      if (ranks[i] < 0) continue;
+      const DeviceId device = line_.devices()[size_t(begin) + i];
+      parked[size_t(device.host)] += placed.parked[size_t(ranks[i])];
     }
   }
   for (size_t host = 0; host < parked.size(); ++host) {
@@ -109,12 +174,16 @@ Seconds Problem::total(std::span<const std::vector<Seconds>* const> passes, Seco
 Plan Problem::plan(const Found& found) const {
   Plan plan;
   for (size_t stage = 0; stage < stages_.size(); ++stage) {
-    const Placement& placed = placement(stage, found.placements[stage]);
-    const Variant& variant = placed.variants[found.variants[stage]];
-    plan.stages.push_back(placed.stage);
-    plan.stages.back().micro_batch = variant.micro_batch;
-    plan.stages.back().recompute = variant.recompute;
-    plan.stages.back().waves = variant.waves;
+    const StagePlan& front = placement(stage, found.arrangement.placements[stage]).stage;
+    const int begin = begins_.places()[size_t(found.arrangement.places[stage])];
+    const Variant& variant =
+        setting(stage, found.arrangement).variants[size_t(found.variants[stage])];
+    StagePlan& placed = plan.stages.emplace_back(
+        line_.place(front.model_stage, front.layout, int(front.units.size()), begin));
+    placed.offload = front.offload;
+    placed.micro_batch = variant.micro_batch;
+    placed.recompute = variant.recompute;
+    placed.waves = variant.waves;
   }
   std::ranges::sort(plan.stages, {}, &StagePlan::model_stage);
   return plan;
@@ -132,8 +201,7 @@ Problem Problem::with_training(int tp, int pp) const {
   std::erase_if(problem.stages_[0].placements, [&](const Placement& placed) {
     return placed.stage.layout.tp != tp || placed.stage.layout.pp != pp;
   });
-  problem.sync_times_.assign(problem.stages_[0].placements.size() * stages_[1].placements.size(),
-                             std::nullopt);
+  problem.sync_times_.clear();
   return problem;
 }
 

@@ -1,4 +1,4 @@
-// What a search may choose of one model-stage on one side of the line, and bounds on what it costs.
+// What a search may choose of one model-stage wherever it lies, and bounds on what it costs there.
 #pragma once
 
 #include <algorithm>
@@ -17,19 +17,24 @@ inline constexpr Seconds kNever(std::numeric_limits<double>::infinity());
 
 // A placement that may be part of a plan that fits.
 struct Option {
+  // A way to run it in some setting.
+  struct Way {
+    Seconds time;
+    Bytes transient;             // at least, on a device that it shares
+    std::vector<Seconds> least;  // by pass: the fastest of this and of all slower ways
+  };
   int placement = 0;
-  int first_variant = 0;       // faster ones never fit
-  Seconds time;                // of the first variant
-  int end_rank = -1;           // of the device at the placement's end of the line; -1: not in use
-  Bytes at_end;                // resident there
-  int devices = 0;             // from the end of the line to the last in use
-  std::vector<Seconds> least;  // by pass: the fastest of all variants that may fit
+  int devices = 0;        // that it takes
+  Bytes held;             // resident, at least, on a device that it shares with others in pairs
+  std::vector<Way> ways;  // by time; those that may fit
+
+  // The fastest way that needs no more on a shared device, or -1.
+  int fastest(Bytes slack) const;
 };
 
-// The options of a stage on one side of the line, by time.
-struct SideOptions {
+// The options of a stage, by time.
+struct StageOptions {
   std::vector<Option> options;
-  bool anchored = true;  // every option is on the device at its end of the line
   // By devices: the least passes of the options that take no more.
   std::vector<std::pair<int, std::vector<Seconds>>> least;
 
@@ -39,19 +44,13 @@ struct SideOptions {
         std::ranges::upper_bound(least, devices, {}, [](const auto& entry) { return entry.first; });
     return beyond == least.begin() ? nullptr : &std::prev(beyond)->second;
   }
+  int fewest_devices() const { return least.empty() ? 0 : least.front().first; }
 };
 
-// What a stage holds at least on the device at its end of the line. Weights that generation shares
-// with training cost nothing.
-Bytes least_at_end(const Problem& problem, size_t stage);
-
-// Those that may fit if other stages hold at least `others` at the end of the line.
-SideOptions side_options(const Problem& problem, size_t stage, Side side, Bytes others,
-                         Bytes usable);
-
-// The fastest variant from the option's first whose transient bytes fit at the end of the line, or
-// -1.
-int fastest(const Placement& placement, const Option& option, Bytes slack);
+// Of all stages, those that may fit. If all begin at the front, the device there is one that they
+// share; else model-stages that share in pairs share some device all together, if their groups
+// leave nothing out, and hold there what a rank holds at least.
+std::vector<StageOptions> stage_options(const Problem& problem, Bytes usable);
 
 // Least time of stages that run one after the other, given the bytes they may hold in all.
 class Completion {
@@ -63,7 +62,9 @@ class Completion {
   template <class BytesOf>
   Completion with(const std::vector<Option>& options, BytesOf bytes_of) const {
     std::vector<Step> stage;
-    for (const Option& option : options) stage.push_back({bytes_of(option), option.time});
+    for (const Option& option : options) {
+      stage.push_back({bytes_of(option), option.ways.front().time});
+    }
     stage = frontier(std::move(stage));
     Completion sum;
     sum.steps_.clear();
