@@ -5,17 +5,12 @@
 #include "nereus/core/cost/shape.h"
 
 namespace nereus {
-namespace {
-
-constexpr int kPlaces = 32;  // about so many where hosts are fewer
-
-}  // namespace
 
 Begins::Begins(const DeviceLine& line, const Cluster& cluster, const PlannerOptions& options)
     : places_{0}, regular_(line.regular(cluster)) {
   if (!options.side_by_side) return;
   every_ = line.size() <= options.every_begin;
-  const int step = every_ ? 1 : static_cast<int>(ceil_div(line.size(), kPlaces));
+  const int step = every_ ? 1 : static_cast<int>(ceil_div(line.size(), options.places));
   places_ = line.positions(step);
   whole_hosts_ = is_regular(line.size()) && step >= regular_.host;
 }

@@ -10,8 +10,9 @@
 //
 // Side by side, on larger pools: a group begins at the front or where others end that are set one
 // after the other from the front, each at the first *place* at or after the end of the one before
-// it. Places are the beginnings of hosts and, where the pool has fewer than 32 of them, every
-// ⌈devices / 32⌉-th device of a host, if the host's tensor groups leave nothing out before it.
+// it at which it can begin. Places are the first device of each host and every so many farther on
+// in it, of which PlannerOptions::places make the pool: at 1,024 GPUs in hosts of eight only the
+// former, at 64 every second device. Tensor groups of tp begin at a multiple of tp in their host.
 // The search is exact in this space, which is smaller than that of all contiguous groups. Why it is
 // chosen: push all groups of a plan to the left, in order, until each begins at the front or where
 // a group ends that it must not meet. Groups that were disjoint stay so, the others may only come

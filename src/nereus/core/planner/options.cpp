@@ -61,15 +61,25 @@ Option option_of(const Problem& problem, size_t stage, int index, Bytes others, 
   return option;
 }
 
-// By devices, what takes no more.
-void find_least(StageOptions& stage) {
-  std::ranges::stable_sort(stage.options, {}, &Option::devices);
-  std::vector<Seconds> least;
-  for (const Option& option : stage.options) {
-    lower(least, option.ways.front().least);
-    if (!stage.least.empty() && stage.least.back().first == option.devices) stage.least.pop_back();
-    stage.least.emplace_back(option.devices, least);
+StageOptions grouped(std::vector<Option> options, bool by_devices) {
+  std::ranges::stable_sort(options, [&](const Option& a, const Option& b) {
+    if (by_devices && a.devices != b.devices) return a.devices < b.devices;
+    return a.ways.front().time < b.ways.front().time;
+  });
+  StageOptions stage;
+  for (Option& option : options) {
+    if (stage.groups.empty() || (by_devices && stage.groups.back().devices != option.devices)) {
+      stage.groups.push_back({.devices = by_devices ? option.devices : 0});
+    }
+    lower(stage.groups.back().least, option.ways.front().least);
+    stage.groups.back().options.push_back(std::move(option));
   }
+  std::vector<Seconds> within;
+  for (OptionGroup& group : stage.groups) {
+    lower(within, group.least);
+    group.within = within;
+  }
+  return stage;
 }
 
 }  // namespace
@@ -84,17 +94,16 @@ std::vector<StageOptions> stage_options(const Problem& problem, Bytes usable) {
   std::vector<StageOptions> all(problem.stages().size());
   Bytes at_front;
   for (size_t stage = 0; stage < all.size(); ++stage) at_front += least_at_front(problem, stage);
+  const bool front = problem.begins().only_front();
   for (size_t stage = 0; stage < all.size(); ++stage) {
     const size_t count = problem.stages()[stage].placements.size();
-    const Bytes others =
-        problem.begins().only_front() ? at_front - least_at_front(problem, stage) : Bytes();
+    const Bytes others = front ? at_front - least_at_front(problem, stage) : Bytes();
+    std::vector<Option> options;
     for (size_t i = 0; i < count; ++i) {
       Option option = option_of(problem, stage, static_cast<int>(i), others, usable);
-      if (!option.ways.empty()) all[stage].options.push_back(std::move(option));
+      if (!option.ways.empty()) options.push_back(std::move(option));
     }
-    find_least(all[stage]);
-    std::ranges::stable_sort(all[stage].options, {},
-                             [](const Option& option) { return option.ways.front().time; });
+    all[stage] = grouped(std::move(options), !front);
   }
   return all;
 }

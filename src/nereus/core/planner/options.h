@@ -32,19 +32,25 @@ struct Option {
   int fastest(Bytes slack) const;
 };
 
-// The options of a stage, by time.
-struct StageOptions {
+// The options of a stage that take equally many devices, by time.
+struct OptionGroup {
+  int devices = 0;
   std::vector<Option> options;
-  // By devices: the least passes of the options that take no more.
-  std::vector<std::pair<int, std::vector<Seconds>>> least;
+  std::vector<Seconds> least;   // by pass: the fastest of all
+  std::vector<Seconds> within;  // and of those that take fewer devices
+};
 
-  // Of options that take at most so many devices; nullptr: there are none.
+// All options of a stage, by devices. Where all begin at the front, and so nobody has to leave
+// devices to others, they are one group.
+struct StageOptions {
+  std::vector<OptionGroup> groups;
+
+  // The least passes on at most so many devices; nullptr: there are none.
   const std::vector<Seconds>* least_within(int devices) const {
-    const auto beyond =
-        std::ranges::upper_bound(least, devices, {}, [](const auto& entry) { return entry.first; });
-    return beyond == least.begin() ? nullptr : &std::prev(beyond)->second;
+    const auto beyond = std::ranges::upper_bound(groups, devices, {}, &OptionGroup::devices);
+    return beyond == groups.begin() ? nullptr : &std::prev(beyond)->within;
   }
-  int fewest_devices() const { return least.empty() ? 0 : least.front().first; }
+  int fewest_devices() const { return groups.empty() ? 0 : groups.front().devices; }
 };
 
 // Of all stages, those that may fit. If all begin at the front, the device there is one that they
@@ -60,10 +66,12 @@ class Completion {
 
   // With one stage more. `bytes_of` says what an option holds at least.
   template <class BytesOf>
-  Completion with(const std::vector<Option>& options, BytesOf bytes_of) const {
+  Completion with(const StageOptions& options, BytesOf bytes_of) const {
     std::vector<Step> stage;
-    for (const Option& option : options) {
-      stage.push_back({bytes_of(option), option.ways.front().time});
+    for (const OptionGroup& group : options.groups) {
+      for (const Option& option : group.options) {
+        stage.push_back({bytes_of(option), option.ways.front().time});
+      }
     }
     stage = frontier(std::move(stage));
     Completion sum;

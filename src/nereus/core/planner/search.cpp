@@ -21,7 +21,9 @@ class SharedSearch {
         all_together_(sharing == together(stages_)),
         chosen_(stages_),
         ways_(stages_),
-        passes_(stages_) {
+        devices_(stages_),
+        passes_(stages_),
+        order_(stages_) {
     for (const StageSet set : cliques(sharing)) in_turn_.push_back({set, {}});
     for (const StageSet set : cliques(apart(sharing))) apart_.push_back(set);
   }
@@ -29,7 +31,7 @@ class SharedSearch {
   // No plan is faster.
   Seconds bound() {
     for (const StageOptions& stage : options_) {
-      if (stage.options.empty()) return kNever;
+      if (stage.groups.empty()) return kNever;
     }
     return critical_bound(0, Seconds());
   }
@@ -60,24 +62,42 @@ class SharedSearch {
   };
   static bool has(StageSet set, size_t stage) { return (set >> stage & 1U) != 0; }
 
+  // The most promising devices first.
   void descend(size_t stage, Seconds sync) {
     if (stage == stages_) return finish(sync);
-    for (const Option& option : options_[stage].options) {
-      if (useless(time_before(stage, sync, option), stage)) return;
-      if (!has_room(stage, option.devices)) continue;
-      chosen_[stage] = &option;
-      if (!choose_ways(stage + 1)) continue;
-      if (useless(time_with(stage, sync), stage + 1)) continue;
-      Seconds with_sync = sync;
-      if (stage == kGeneration) {
-        if (!all_together_ && useless(critical_bound(stage + 1, Seconds()), stage + 1)) continue;
-        with_sync = problem_.least_sync_time(chosen_[kTraining]->placement, option.placement,
-                                             has(sharing_[kTraining], kGeneration));
-        if (useless(time_with(stage, with_sync), stage + 1)) continue;
-      }
-      if (!all_together_ && useless(critical_bound(stage + 1, with_sync), stage + 1)) continue;
-      descend(stage + 1, with_sync);
+    std::vector<std::pair<Seconds, const OptionGroup*>>& order = order_[stage];
+    order.clear();
+    choose_ways(stage);
+    for (const OptionGroup& group : options_[stage].groups) {
+      if (!has_room(stage, group.devices)) continue;
+      devices_[stage] = group.devices;
+      passes_[stage] = &group.least;
+      const Seconds bound = all_together_ ? Seconds() : critical_bound(stage + 1, sync);
+      if (!useless(bound, stage)) order.emplace_back(bound, &group);
     }
+    std::ranges::stable_sort(order, {}, [](const auto& entry) { return entry.first; });
+    for (const auto& [bound, group] : order) {
+      if (useless(bound, stage)) return;
+      devices_[stage] = group->devices;
+      for (const Option& option : group->options) {
+        if (useless(time_before(stage, sync, option), stage)) break;
+        chosen_[stage] = &option;
+        consider(stage, sync);
+      }
+    }
+  }
+
+  // With an option of this stage, too.
+  void consider(size_t stage, Seconds sync) {
+    if (!choose_ways(stage + 1) || useless(time_with(stage, sync), stage + 1)) return;
+    if (!all_together_ && useless(critical_bound(stage + 1, sync), stage + 1)) return;
+    if (stage == kGeneration) {
+      sync = problem_.least_sync_time(chosen_[kTraining]->placement, chosen_[stage]->placement,
+                                      has(sharing_[kTraining], kGeneration));
+      if (useless(time_with(stage, sync), stage + 1)) return;
+      if (!all_together_ && useless(critical_bound(stage + 1, sync), stage + 1)) return;
+    }
+    descend(stage + 1, sync);
   }
 
   // With the first `count` stages as chosen.
@@ -127,12 +147,12 @@ class SharedSearch {
     });
   }
 
-  // What a set of stages apart leaves to one of them, if the first `count` are as chosen.
+  // What a set of stages apart leaves to one of them, given the devices of the first `count`.
   int room(StageSet set, size_t stage, size_t count) const {
     int left = problem_.devices();
     for (size_t i = 0; i < stages_; ++i) {
       if (i == stage || !has(set, i)) continue;
-      left -= i < count ? chosen_[i]->devices : options_[i].fewest_devices();
+      left -= i < count ? devices_[i] : options_[i].fewest_devices();
     }
     return left;
   }
@@ -157,7 +177,7 @@ class SharedSearch {
   }
 
   // The fastest way of each of the first `count` stages that leaves room for what all hold that
-  // share a device with it; false if there is none.
+  // share a device with it, and so their passes; false if there is none.
   bool choose_ways(size_t count) {
     std::ranges::fill(ways_, 0);
     for (size_t stage = 0; stage < count; ++stage) {
@@ -168,15 +188,16 @@ class SharedSearch {
         if (way < 0) return false;
         ways_[stage] = std::max(ways_[stage], size_t(way));
       }
+      passes_[stage] = &chosen_[stage]->ways[ways_[stage]].least;
     }
     return true;
   }
 
-  // The critical path if the first `count` stages are as chosen and the others as fast as can be.
+  // The critical path if the first `count` stages have these devices and passes, and the others are
+  // as fast as can be.
   Seconds critical_bound(size_t count, Seconds sync) {
-    for (size_t stage = 0; stage < stages_; ++stage) {
-      passes_[stage] =
-          stage < count ? &chosen_[stage]->ways[ways_[stage]].least : least_passes(stage, count);
+    for (size_t stage = count; stage < stages_; ++stage) {
+      passes_[stage] = least_passes(stage, count);
       if (passes_[stage] == nullptr) return kNever;
     }
     return problem_.total(passes_, sync, sharing_);
@@ -210,8 +231,11 @@ class SharedSearch {
   std::vector<StageSet> apart_;  // the largest sets of stages none of which share
   std::optional<Arranging> arranging_;
   std::vector<const Option*> chosen_;
-  std::vector<size_t> ways_;                         // by stage: index into those of its option
-  std::vector<const std::vector<Seconds>*> passes_;  // by stage: their times
+  // By stage: which of its option's ways, how many devices, the times of its passes.
+  std::vector<size_t> ways_;
+  std::vector<int> devices_;
+  std::vector<const std::vector<Seconds>*> passes_;
+  std::vector<std::vector<std::pair<Seconds, const OptionGroup*>>> order_;  // while it is chosen
 };
 
 bool may_leave_gaps(const Problem& problem) {
