@@ -23,7 +23,8 @@ struct PlannerOptions {
   // Side by side: each on any contiguous group, so that they may be disjoint or overlap in part, as
   // begins.h says; pays where the runtime runs independent passes at once.
   bool side_by_side = false;
-  int every_begin = 16;    // pools of at most so many devices: side by side from any device on
+  int every_begin = 16;    // side by side on pools of at most so many devices: from any device on
+  int places = 32;         // on larger ones: from about so many places on, or one for each host
   int keep = 8;            // runners-up to report
   double tolerance = 0.2;  // runners-up are at most this much slower than the best
 };
