@@ -43,7 +43,7 @@ class SharedSearch {
         clique.rest[stage] = clique.rest[stage + 1];
         if (!has(clique.members, stage)) continue;
         clique.rest[stage] = clique.rest[stage + 1].with(
-            options_[stage].options,
+            options_[stage],
             [&](const Option& option) { return stage == kGeneration ? Bytes() : option.held; });
       }
     }
@@ -72,7 +72,8 @@ class SharedSearch {
       if (!has_room(stage, group.devices)) continue;
       devices_[stage] = group.devices;
       passes_[stage] = &group.least;
-      const Seconds bound = all_together_ ? Seconds() : critical_bound(stage + 1, sync);
+      const Seconds bound =
+          options_[stage].groups.size() == 1 ? Seconds() : critical_bound(stage + 1, sync);
       if (!useless(bound, stage)) order.emplace_back(bound, &group);
     }
     std::ranges::stable_sort(order, {}, [](const auto& entry) { return entry.first; });

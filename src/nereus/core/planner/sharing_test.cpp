@@ -9,8 +9,7 @@ namespace {
 using testing::ElementsAre;
 
 TEST(Sharing, IntervalsOnALineHaveTheNumberOfGraphsThatIsKnown) {
-  // https://oeis.org/A005215 counts them unlabelled; labelled, all graphs up to three nodes are
-  // interval graphs, of four only the three rings are not.
+  // Of three nodes all graphs are interval graphs, of four all but the three rings.
   EXPECT_EQ(all_sharings(1, false).size(), 1);
   EXPECT_EQ(all_sharings(2, false).size(), 2);
   EXPECT_EQ(all_sharings(3, false).size(), 8);
