@@ -67,7 +67,7 @@ void Arranging::descend(size_t stage, Seconds sync) {
   for (const size_t place : places_[stage]) {
     if (best_ && best_->total <= at_least_) return;
     const Setting& setting = *placement(stage).at(place);
-    if (!shares_as_said(stage, place, setting)) continue;
+    if (!may_begin(stage, place) || !shares_as_said(stage, place, setting)) continue;
     arrangement_.places[stage] = static_cast<int>(place);
     settings_[stage] = &setting;
     Seconds with_sync = sync;
@@ -79,6 +79,12 @@ void Arranging::descend(size_t stage, Seconds sync) {
     }
     descend(stage + 1, with_sync);
   }
+}
+
+bool Arranging::may_begin(size_t stage, size_t place) const {
+  const bool with_training = stage == kGeneration && (sharing_[kTraining] >> stage & 1U) != 0;
+  return !with_training || problem_.begins().every() ||
+         int(place) == arrangement_.places[kTraining];
 }
 
 bool Arranging::useless(Seconds at_least) const {

@@ -34,6 +34,8 @@ class Arranging {
   }
 
   void descend(size_t stage, Seconds sync);
+  // Generation that shares devices with training begins where training does.
+  bool may_begin(size_t stage, size_t place) const;
   bool shares_as_said(size_t stage, size_t place, const Setting& setting) const;
   bool useless(Seconds at_least) const;
   // With all stages in place.

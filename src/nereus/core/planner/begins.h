@@ -13,16 +13,18 @@
 // it at which it can begin. Places are the first device of each host and every so many farther on
 // in it, of which PlannerOptions::places make the pool: at 1,024 GPUs in hosts of eight only the
 // former, at 64 every second device. Tensor groups of tp begin at a multiple of tp in their host.
-// The search is exact in this space, which is smaller than that of all contiguous groups. Why it is
-// chosen: push all groups of a plan to the left, in order, until each begins at the front or where
-// a group ends that it must not meet. Groups that were disjoint stay so, the others may only come
-// apart, and a device holds state of model-stages that had a device in common before (intervals
-// that meet in pairs meet in a point). So where devices are alike no plan becomes slower, and where
-// all ranks hold equally much none needs more memory. What that leaves out on real clusters:
-// a begin that lets a pipeline cross hosts in better places; an overlap in which a device with
-// little state of one model-stage holds much of another; a generation that finds more of its
-// weights in place somewhere amid training's devices; and what is lost to rounding, less than a
-// host or a 32nd of the pool for each group.
+// And actor generation begins where actor training does or shares no device with it. The search is
+// exact in this space, which is smaller than that of all contiguous groups.
+//
+// Why these: push all groups of a plan to the left, in order, until each begins at the front or
+// where a group ends that it must not meet. Groups that were disjoint stay so, the others may only
+// come apart, and a device holds state of model-stages that had a device in common before
+// (intervals that meet in pairs meet in a point). So where devices are alike no plan becomes
+// slower, and where all ranks hold equally much none needs more memory. What is left out, on real
+// clusters: a begin that lets a pipeline cross hosts in better places; an overlap in which a device
+// with little state of one model-stage holds much of another; generation amid training's devices,
+// where it may find more of its weights, and a generation that meets training only to be apart from
+// a third; and what is lost to rounding, less than a host or a 32nd of the pool for each group.
 #pragma once
 
 #include <vector>

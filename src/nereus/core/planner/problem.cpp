@@ -109,13 +109,23 @@ Seconds Problem::sync_time(int training, size_t training_place, int generation,
 }
 
 Seconds Problem::least_sync_time(int training, int generation, bool shares) {
-  if (begins_.only_front()) return sync_time(training, 0, generation, 0);
-  // Without a device in common all weights travel, from hosts to others or within the only one.
-  const bool one_host = begins_.regular_host() == devices();
-  if (shares || !(begins_.whole_hosts() || one_host)) return Seconds();
-  const size_t next = begins_.at_or_after(placement(0, training).settings.front().span());
-  if (next >= begins_.places().size() || placement(1, generation).at(next) == nullptr) return {};
-  return sync_time(training, 0, generation, next);
+  const Placement& trains = placement(0, training);
+  const Placement& generates = placement(1, generation);
+  if (!shares) {
+    // All weights travel, from hosts to others or within the only one.
+    if (!begins_.whole_hosts() && begins_.regular_host() != devices()) return Seconds();
+    const size_t next = begins_.at_or_after(trains.settings.front().span());
+    const bool fits = next < begins_.places().size() && generates.at(next) != nullptr;
+    return fits ? sync_time(training, 0, generation, next) : Seconds();
+  }
+  if (begins_.every()) return Seconds();
+  const size_t places = begins_.whole_hosts() ? 1 : begins_.places().size();
+  Seconds least = sync_time(training, 0, generation, 0);
+  for (size_t place = 1; place < places; ++place) {
+    if (trains.at(place) == nullptr || generates.at(place) == nullptr) continue;
+    least = std::min(least, sync_time(training, place, generation, place));
+  }
+  return least;
 }
 
 std::vector<Bytes> Problem::resident(const Arrangement& arrangement) const {

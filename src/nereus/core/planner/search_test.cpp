@@ -259,7 +259,23 @@ class Enumeration {
     for (size_t i = 0; i < stages_.size(); ++i) {
       if (!behind_others(shapes, i).contains(stages_[i][digits[i]].begin)) return false;
     }
-    return true;
+    return generation_suits(digits);
+  }
+
+  // It begins where training does, or shares nothing with it.
+  bool generation_suits(const std::vector<size_t>& digits) const {
+    std::map<ModelStage, const Placed*> placed;
+    for (size_t i = 0; i < stages_.size(); ++i) {
+      const Placed& each = stages_[i][digits[i]];
+      placed[each.ways.front().stage.model_stage] = &each;
+    }
+    const Placed &training = *placed.at(kTraining), &generation = *placed.at(kGeneration);
+    const DevicePool all =
+        devices_of({{training.ways.front().stage, generation.ways.front().stage}});
+    const auto size = [](const Placed& each) {
+      return devices_of({{each.ways.front().stage}}).size();
+    };
+    return training.begin == generation.begin || all.size() == size(training) + size(generation);
   }
 
   std::vector<Combination> all_combinations() const {
