@@ -8,8 +8,10 @@ void lower(std::vector<Seconds>& least, const std::vector<Seconds>& passes) {
   for (size_t i = 0; i < passes.size(); ++i) least[i] = std::min(least[i], passes[i]);
 }
 
-bool has_gaps(const Placement& placement) {
-  return std::ranges::any_of(placement.settings, &Setting::has_gaps);
+int longest(const Placement& placement) {
+  int longest = 0;
+  for (const Setting& setting : placement.settings) longest = std::max(longest, setting.span());
+  return longest;
 }
 
 // A rank's resident bytes and a way's transient ones fit where nobody else is. Weights that
@@ -36,13 +38,15 @@ Bytes least_at_front(const Problem& problem, size_t stage) {
 // `others`: what other stages hold at least on a device that all share.
 Option option_of(const Problem& problem, size_t stage, int index, Bytes others, Bytes usable) {
   const Placement& placement = problem.placement(stage, index);
-  const bool front = problem.begins().only_front(), gaps = has_gaps(placement);
+  const bool front = problem.begins().only_front();
+  const int span = longest(placement);
   const auto on_shared = [&](const std::vector<Bytes>& by_rank) {
     if (front) return by_rank.front();
-    return gaps ? Bytes() : std::ranges::min(by_rank);
+    return span > placement.devices() ? Bytes() : std::ranges::min(by_rank);
   };
   Option option{.placement = index,
                 .devices = placement.devices(),
+                .span = span,
                 .held = on_shared(placement.resident),
                 .ways = {}};
   const Bytes held = stage == kGeneration ? Bytes() : option.held;

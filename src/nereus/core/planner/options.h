@@ -25,9 +25,11 @@ struct Option {
   };
   int placement = 0;
   int devices = 0;        // that it takes
+  int span = 0;           // from the first to the last of them, at most
   Bytes held;             // resident, at least, on a device that it shares with others in pairs
   std::vector<Way> ways;  // by time; those that may fit
 
+  bool has_gaps() const { return span > devices; }
   // The fastest way that needs no more on a shared device, or -1.
   int fastest(Bytes slack) const;
 };

@@ -90,6 +90,7 @@ class SharedSearch {
 
   // With an option of this stage, too.
   void consider(size_t stage, Seconds sync) {
+    if (stage == kGeneration && !can_share()) return;
     if (!choose_ways(stage + 1) || useless(time_with(stage, sync), stage + 1)) return;
     if (!all_together_ && useless(critical_bound(stage + 1, sync), stage + 1)) return;
     if (stage == kGeneration) {
@@ -99,6 +100,18 @@ class SharedSearch {
       if (!all_together_ && useless(critical_bound(stage + 1, sync), stage + 1)) return;
     }
     descend(stage + 1, sync);
+  }
+
+  // Where generation begins where training does, whoever shares with the shorter one shares with
+  // the longer one, too.
+  bool can_share() const {
+    if (!has(sharing_[kTraining], kGeneration) || problem_.begins().every()) return true;
+    const auto covers = [&](size_t longer, size_t shorter) {
+      return !chosen_[longer]->has_gaps() && chosen_[longer]->devices >= chosen_[shorter]->span;
+    };
+    const StageSet training = sharing_[kTraining], generation = sharing_[kGeneration];
+    return !(covers(kTraining, kGeneration) && (generation & ~training) != 0) &&
+           !(covers(kGeneration, kTraining) && (training & ~generation) != 0);
   }
 
   // With the first `count` stages as chosen.
