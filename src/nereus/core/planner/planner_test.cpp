@@ -315,11 +315,12 @@ TEST(Planner, SixteenDevicesGiveAPlanThatVerifies) {
   EXPECT_EQ(devices_of(choice->best.plan).size(), 16);
 }
 
-// Two sequences do not fill eight devices: whoever need not wait for others has its own.
+// Two sequences do not fill eight devices: whoever need not wait for others has devices of its own.
 TEST(Planner, ThreeModelStagesMayHaveDevicesOfTheirOwn) {
   JobSpec job = stories_job();
   job.workflow = one_step_off_policy(ppo_workflow(false));
   job.workload.samples = job.workload.mini_batch = 2;
+  job.workload.prompt_tokens = 512;  // so that generation takes less than training
   const Cluster cluster = cpu_cluster(8, Bytes(1 << 30), 8);
   const auto best = [&](const PlannerOptions& options) {
     return choose_plan(job, cluster, all_devices(cluster), {}, options)->best;
