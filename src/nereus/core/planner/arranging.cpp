@@ -16,11 +16,12 @@ Arranging::Arranging(Problem& problem, const Sharing& sharing, Bytes usable, con
 
 std::optional<Found> Arranging::best(const Choice& placements,
                                      const std::vector<const std::vector<Seconds>*>& passes,
-                                     Seconds at_least) {
+                                     Seconds at_least, Ranking::Tie tie) {
   arrangement_ = {placements, Choice(stages_)};
   kind_ = Problem::kind(placement(kTraining), placement(kGeneration));
   least_ = &passes;
   at_least_ = at_least;
+  tie_ = tie;
   best_.reset();
   for (size_t stage = 0; stage < stages_; ++stage) places_[stage] = places_of(stage);
   descend(0, Seconds());
@@ -88,7 +89,7 @@ bool Arranging::may_begin(size_t stage, size_t place) const {
 }
 
 bool Arranging::useless(Seconds at_least) const {
-  return (best_ && at_least >= best_->total) || ranking_.useless(at_least, kind_);
+  return (best_ && at_least >= best_->total) || ranking_.useless(at_least, kind_, tie_);
 }
 
 bool Arranging::shares_as_said(size_t stage, size_t place, const Setting& setting) const {

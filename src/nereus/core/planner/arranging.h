@@ -17,10 +17,10 @@ class Arranging {
 
   // The fastest that fits and is not useless, the first of equally fast ones. `passes`: by stage,
   // the times that its placement needs at least; `at_least`: what the whole step does, so that one
-  // that takes no longer ends the matter.
+  // that takes no longer ends the matter; `tie`: at least.
   std::optional<Found> best(const Choice& placements,
                             const std::vector<const std::vector<Seconds>*>& passes,
-                            Seconds at_least);
+                            Seconds at_least, Ranking::Tie tie);
 
  private:
   // The places at which a stage may begin, ascending.
@@ -59,6 +59,7 @@ class Arranging {
   const std::vector<const std::vector<Seconds>*>* least_ = nullptr;
   std::vector<const std::vector<Seconds>*> passes_;
   Seconds at_least_;
+  Ranking::Tie tie_;
   std::optional<Found> best_;
 };
 

@@ -12,7 +12,7 @@ Begins::Begins(const DeviceLine& line, const Cluster& cluster, const PlannerOpti
   every_ = line.size() <= options.every_begin;
   const int step = every_ ? 1 : static_cast<int>(ceil_div(line.size(), options.places));
   places_ = line.positions(step);
-  whole_hosts_ = is_regular(line.size()) && step >= regular_.host;
+  host_by_host_ = step >= line.largest_host();
 }
 
 size_t Begins::at_or_after(int position) const {

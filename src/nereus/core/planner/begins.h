@@ -45,8 +45,9 @@ class Begins {
   // A group on devices [begin, end) of the regular part costs what it costs whole hosts farther on.
   bool is_regular(int end) const { return end <= regular_.end; }
   int regular_host() const { return regular_.host; }
-  // Groups that have no device in common have no host in common either, and lie on hosts alike.
-  bool whole_hosts() const { return whole_hosts_; }
+  // All places are beginnings of hosts, so groups without a device in common have no host in common
+  // either.
+  bool host_by_host() const { return host_by_host_; }
   // The index of the first place at or after a position; places().size() if there is none.
   size_t at_or_after(int position) const;
 
@@ -54,7 +55,7 @@ class Begins {
   std::vector<int> places_;
   DeviceLine::Regular regular_;
   bool every_ = false;
-  bool whole_hosts_ = false;
+  bool host_by_host_ = false;
 };
 
 }  // namespace nereus

@@ -48,6 +48,7 @@ Option option_of(const Problem& problem, size_t stage, int index, Bytes others, 
                 .devices = placement.devices(),
                 .span = span,
                 .held = on_shared(placement.resident),
+                .tie = {.changes = 1, .devices = placement.stage.layout.devices()},
                 .ways = {}};
   const Bytes held = stage == kGeneration ? Bytes() : option.held;
   for (const Setting& setting : placement.settings) {
@@ -56,6 +57,7 @@ Option option_of(const Problem& problem, size_t stage, int index, Bytes others, 
       if (others + held + transient > usable) continue;
       if (!fits_alone(stage, placement, variant, usable)) continue;
       option.ways.push_back({variant.time, transient, variant.passes});
+      if (variant.is_current) option.tie.changes = 0;
     }
   }
   std::ranges::stable_sort(option.ways, {}, &Option::Way::time);
@@ -71,7 +73,10 @@ StageOptions grouped(std::vector<Option> options, bool by_devices) {
     return a.ways.front().time < b.ways.front().time;
   });
   StageOptions stage;
+  if (!options.empty()) stage.tie = options.front().tie;
   for (Option& option : options) {
+    stage.tie.changes = std::min(stage.tie.changes, option.tie.changes);
+    stage.tie.devices = std::min(stage.tie.devices, option.tie.devices);
     if (stage.groups.empty() || (by_devices && stage.groups.back().devices != option.devices)) {
       stage.groups.push_back({.devices = by_devices ? option.devices : 0});
     }

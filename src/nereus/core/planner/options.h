@@ -6,14 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "nereus/core/planner/problem.h"
+#include "nereus/core/planner/ranking.h"
 
 namespace nereus {
-
-// In the order of Problem::stages().
-inline constexpr size_t kTraining = 0;
-inline constexpr size_t kGeneration = 1;
-inline constexpr Seconds kNever(std::numeric_limits<double>::infinity());
 
 // A placement that may be part of a plan that fits.
 struct Option {
@@ -27,6 +22,7 @@ struct Option {
   int devices = 0;        // that it takes
   int span = 0;           // from the first to the last of them, at most
   Bytes held;             // resident, at least, on a device that it shares with others in pairs
+  Ranking::Tie tie;       // at least
   std::vector<Way> ways;  // by time; those that may fit
 
   bool has_gaps() const { return span > devices; }
@@ -46,6 +42,7 @@ struct OptionGroup {
 // devices to others, they are one group.
 struct StageOptions {
   std::vector<OptionGroup> groups;
+  Ranking::Tie tie;  // at least
 
   // The least passes on at most so many devices; nullptr: there are none.
   const std::vector<Seconds>* least_within(int devices) const {

@@ -62,7 +62,7 @@ TEST(Begins, SmallPoolsHaveAllAndLargeOnesTheBeginningsOfHosts) {
 TEST(Begins, RepeatThemselvesInWholeHosts) {
   const Cluster cluster = named_cluster("h200x8", 32);
   const Begins begins(DeviceLine(all_devices(cluster)), cluster, {.side_by_side = true});
-  EXPECT_TRUE(begins.whole_hosts());
+  EXPECT_TRUE(begins.host_by_host());
   EXPECT_FALSE(begins.every());
   EXPECT_EQ(begins.at_or_after(9), 2);
   EXPECT_EQ(begins.at_or_after(16), 2);

@@ -57,75 +57,97 @@ bool Problem::share(const Setting& a, size_t place_a, const Setting& b, size_t p
   return false;
 }
 
-// Whole hosts farther on nothing changes where hosts are alike; nor does it matter how far apart
-// groups are that have no host in common, or none but one.
-uint64_t Problem::sync_key(int training, int training_begin, int generation, int generation_begin,
-                           int training_end, int generation_end) const {
+// It does not matter how far apart groups are that have no host in common, or none but one; and
+// where hosts are alike, nothing changes whole hosts farther on.
+uint64_t Problem::sync_key(const Begin& training, const Begin& generation) const {
   constexpr int kApart = 0x4000, kBeside = 0x8000;
-  if (begins_.is_regular(std::max(training_end, generation_end))) {
-    const int host = begins_.regular_host();
-    const int first = std::max(training_begin, generation_begin);
-    const int last = std::min(training_end, generation_end) - 1;
-    const int shift = std::min(training_begin, generation_begin) / host * host;
-    const bool in_one_host = std::max(training_end, generation_end) <= shift + host;
-    if (first / host > last / host) {
-      training_begin %= host;
-      generation_begin = kApart + generation_begin % host;
-    } else if (first > last && in_one_host) {
-      training_begin = 0;
-      generation_begin = kBeside;
-    } else {
-      training_begin -= shift;
-      generation_begin -= shift;
-    }
+  const auto end = [](const Begin& begin) { return begin.position + begin.setting->span(); };
+  const int first = std::max(training.position, generation.position);
+  const int last = std::min(end(training), end(generation)) - 1;
+  const int host = begins_.regular_host();
+  const int shift = std::min(training.position, generation.position) / host * host;
+  const bool regular = begins_.is_regular(std::max(end(training), end(generation)));
+  std::array<int, 2> where = {training.position, generation.position};
+  if (first - line_.position_in_host(first) > last) {
+    where = {training.setting_index, kApart + generation.setting_index};
+  } else if (regular && first > last && std::max(end(training), end(generation)) <= shift + host) {
+    where = {0, kBeside};
+  } else if (regular) {
+    where = {training.position - shift, generation.position - shift};
   }
   uint64_t key = 0;
-  for (const int part : {training, generation, training_begin, generation_begin}) {
+  for (const int part : {training.placement, generation.placement, where[0], where[1]}) {
     key = key << 16U | uint64_t(part);
   }
   return key;
 }
 
+Problem::Begin Problem::begin(size_t stage, int placement, size_t place) const {
+  const Placement& placed = this->placement(stage, placement);
+  return {placement, begins_.places()[place], placed.by_place[place], placed.at(place)};
+}
+
 Seconds Problem::sync_time(int training, size_t training_place, int generation,
                            size_t generation_place) {
-  const Placement& trains = placement(0, training);
-  const Placement& generates = placement(1, generation);
-  const int training_begin = begins_.places()[training_place];
-  const int generation_begin = begins_.places()[generation_place];
-  const uint64_t key = sync_key(training, training_begin, generation, generation_begin,
-                                training_begin + trains.at(training_place)->span(),
-                                generation_begin + generates.at(generation_place)->span());
-  const auto [known, is_new] = sync_times_.emplace(key, Seconds());
+  const Begin trains = begin(0, training, training_place);
+  const Begin generates = begin(1, generation, generation_place);
+  const auto [known, is_new] = sync_times_.emplace(sync_key(trains, generates), Seconds());
   if (is_new) {
-    const auto at = [&](const Placement& placed, int begin) {
-      const StagePlan& front = placed.stage;
-      return line_.place(front.model_stage, front.layout, int(front.units.size()), begin);
+    const auto at = [&](size_t stage, const Begin& begin) {
+      const StagePlan& front = placement(stage, begin.placement).stage;
+      return line_.place(front.model_stage, front.layout, int(front.units.size()), begin.position);
     };
-    const Work work = sync_work(at(trains, training_begin), at(generates, generation_begin),
-                                generation_weights_, cluster_);
+    const Work work = sync_work(at(0, trains), at(1, generates), generation_weights_, cluster_);
     known->second = predicted_time(work, calibration_) * double(sync_nodes_.size());
   }
   return known->second;
 }
 
 Seconds Problem::least_sync_time(int training, int generation, bool shares) {
-  const Placement& trains = placement(0, training);
-  const Placement& generates = placement(1, generation);
+  const bool one_host = begins_.regular_host() == devices();
   if (!shares) {
     // All weights travel, from hosts to others or within the only one.
-    if (!begins_.whole_hosts() && begins_.regular_host() != devices()) return Seconds();
-    const size_t next = begins_.at_or_after(trains.settings.front().span());
-    const bool fits = next < begins_.places().size() && generates.at(next) != nullptr;
-    return fits ? sync_time(training, 0, generation, next) : Seconds();
+    return begins_.host_by_host() || one_host ? least_sync_apart(training, generation) : Seconds();
   }
   if (begins_.every()) return Seconds();
-  const size_t places = begins_.whole_hosts() ? 1 : begins_.places().size();
+  const size_t places =
+      begins_.host_by_host() && begins_.is_regular(devices()) ? 1 : begins_.places().size();
   Seconds least = sync_time(training, 0, generation, 0);
   for (size_t place = 1; place < places; ++place) {
-    if (trains.at(place) == nullptr || generates.at(place) == nullptr) continue;
+    if (placement(0, training).at(place) == nullptr) continue;
+    if (placement(1, generation).at(place) == nullptr) continue;
     least = std::min(least, sync_time(training, place, generation, place));
   }
   return least;
+}
+
+// Of every two settings, the first places that have them, in one order or the other.
+Seconds Problem::least_sync_apart(int training, int generation) {
+  const std::array<const Placement*, 2> both = {&placement(0, training), &placement(1, generation)};
+  const size_t places = begins_.places().size();
+  const auto first = [&](size_t stage, size_t setting, size_t from) {
+    const std::vector<int16_t>& by_place = both[stage]->by_place;
+    while (from < places && by_place[from] != int16_t(setting)) ++from;
+    return from;
+  };
+  std::optional<Seconds> least;
+  for (size_t trains = 0; trains < both[0]->settings.size(); ++trains) {
+    for (size_t generates = 0; generates < both[1]->settings.size(); ++generates) {
+      const std::array<size_t, 2> settings = {trains, generates};
+      for (const size_t before : {0, 1}) {
+        std::array<size_t, 2> at = {};
+        at[before] = first(before, settings[before], 0);
+        const int end =
+            begins_.places()[at[before]] + both[before]->settings[settings[before]].span();
+        at[1 - before] = first(1 - before, settings[1 - before], begins_.at_or_after(end));
+        if (at[1 - before] == places) continue;
+        const Seconds time = sync_time(training, at[0], generation, at[1]);
+        least = std::min(least.value_or(time), time);
+        break;
+      }
+    }
+  }
+  return least.value_or(Seconds());
 }
 
 std::vector<Bytes> Problem::resident(const Arrangement& arrangement) const {

@@ -84,9 +84,16 @@ class Problem {
   Problem with_training(int tp, int pp) const;
 
  private:
-  // Of placements that begin at these positions: the same for all that take as long.
-  uint64_t sync_key(int training, int training_begin, int generation, int generation_begin,
-                    int training_end, int generation_end) const;
+  struct Begin {
+    int placement = 0;
+    int position = 0;
+    int setting_index = 0;
+    const Setting* setting = nullptr;
+  };
+  Begin begin(size_t stage, int placement, size_t place) const;
+  // The same for all begins between which a synchronisation takes as long.
+  uint64_t sync_key(const Begin& training, const Begin& generation) const;
+  Seconds least_sync_apart(int training, int generation);
 
   JobSpec job_;
   Cluster cluster_;

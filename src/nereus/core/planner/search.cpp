@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "nereus/core/planner/arranging.h"
+#include "nereus/core/planner/geometry.h"
+#include "nereus/core/planner/options.h"
 
 namespace nereus {
 namespace {
@@ -11,7 +13,7 @@ namespace {
 class SharedSearch {
  public:
   SharedSearch(Problem& problem, const Sharing& sharing, Bytes usable,
-               const std::vector<StageOptions>& options, Ranking& ranking)
+               const std::vector<StageOptions>& options, bool gaps, Ranking& ranking)
       : problem_(problem),
         sharing_(sharing),
         stages_(sharing.size()),
@@ -23,7 +25,9 @@ class SharedSearch {
         ways_(stages_),
         devices_(stages_),
         passes_(stages_),
+        most_devices_(stages_, problem.devices()),
         order_(stages_) {
+    if (!gaps && !all_together_) geometry_.emplace(sharing, same_begin());
     for (const StageSet set : cliques(sharing)) in_turn_.push_back({set, {}});
     for (const StageSet set : cliques(apart(sharing))) apart_.push_back(set);
   }
@@ -71,6 +75,7 @@ class SharedSearch {
     for (const OptionGroup& group : options_[stage].groups) {
       if (!has_room(stage, group.devices)) continue;
       devices_[stage] = group.devices;
+      if (!can_lie(stage)) continue;
       passes_[stage] = &group.least;
       const Seconds bound =
           options_[stage].groups.size() == 1 ? Seconds() : critical_bound(stage + 1, sync);
@@ -90,7 +95,6 @@ class SharedSearch {
 
   // With an option of this stage, too.
   void consider(size_t stage, Seconds sync) {
-    if (stage == kGeneration && !can_share()) return;
     if (!choose_ways(stage + 1) || useless(time_with(stage, sync), stage + 1)) return;
     if (!all_together_ && useless(critical_bound(stage + 1, sync), stage + 1)) return;
     if (stage == kGeneration) {
@@ -102,22 +106,37 @@ class SharedSearch {
     descend(stage + 1, sync);
   }
 
-  // Where generation begins where training does, whoever shares with the shorter one shares with
-  // the longer one, too.
-  bool can_share() const {
-    if (!has(sharing_[kTraining], kGeneration) || problem_.begins().every()) return true;
-    const auto covers = [&](size_t longer, size_t shorter) {
-      return !chosen_[longer]->has_gaps() && chosen_[longer]->devices >= chosen_[shorter]->span;
-    };
-    const StageSet training = sharing_[kTraining], generation = sharing_[kGeneration];
-    return !(covers(kTraining, kGeneration) && (generation & ~training) != 0) &&
-           !(covers(kGeneration, kTraining) && (training & ~generation) != 0);
+  // Generation that shares devices with training begins where training does.
+  StageSet same_begin() const {
+    const bool shares = has(sharing_[kTraining], kGeneration) && !problem_.begins().every();
+    return shares ? StageSet{1} << kTraining | StageSet{1} << kGeneration : 0;
+  }
+
+  // Whether the groups of the stages up to this one may be there together.
+  bool can_lie(size_t stage) {
+    if (!geometry_ || stage == 0) return true;
+    for (size_t i = 0; i < stages_; ++i) {
+      if (i > stage) devices_[i] = options_[i].fewest_devices();
+      most_devices_[i] = i > stage ? problem_.devices() : devices_[i];
+    }
+    return geometry_->possible(devices_, most_devices_, problem_.devices());
   }
 
   // With the first `count` stages as chosen.
   bool useless(Seconds at_least, size_t count) const {
     if (count <= kGeneration) return ranking_.useless(at_least);
-    return ranking_.useless(at_least, Problem::kind(placement(kTraining), placement(kGeneration)));
+    return ranking_.useless(at_least, Problem::kind(placement(kTraining), placement(kGeneration)),
+                            tie(count));
+  }
+
+  Ranking::Tie tie(size_t count) const {
+    Ranking::Tie sum;
+    for (size_t i = 0; i < stages_; ++i) {
+      const Ranking::Tie& least = i < count ? chosen_[i]->tie : options_[i].tie;
+      sum.changes += least.changes;
+      sum.devices += least.devices;
+    }
+    return sum;
   }
 
   const Placement& placement(size_t stage) const {
@@ -230,7 +249,7 @@ class SharedSearch {
     Choice placements;
     for (const Option* option : chosen_) placements.push_back(option->placement);
     const Seconds at_least = critical_bound(stages_, sync);
-    std::optional<Found> found = arranging_->best(placements, passes_, at_least);
+    std::optional<Found> found = arranging_->best(placements, passes_, at_least, tie(stages_));
     if (found) ranking_.add(problem_, std::move(*found));
   }
 
@@ -242,13 +261,15 @@ class SharedSearch {
   Ranking& ranking_;
   bool all_together_;
   std::vector<Clique> in_turn_;
-  std::vector<StageSet> apart_;  // the largest sets of stages none of which share
+  std::vector<StageSet> apart_;       // the largest sets of stages none of which share
+  std::optional<Geometry> geometry_;  // none: all share, or groups may leave devices to others
   std::optional<Arranging> arranging_;
   std::vector<const Option*> chosen_;
   // By stage: which of its option's ways, how many devices, the times of its passes.
   std::vector<size_t> ways_;
   std::vector<int> devices_;
   std::vector<const std::vector<Seconds>*> passes_;
+  std::vector<int> most_devices_;
   std::vector<std::vector<std::pair<Seconds, const OptionGroup*>>> order_;  // while it is chosen
 };
 
@@ -265,20 +286,21 @@ bool may_leave_gaps(const Problem& problem) {
 std::vector<Found> search(Problem& problem, const SearchOptions& options) {
   const size_t stages = problem.stages().size();
   const std::vector<StageOptions> choices = stage_options(problem, options.usable);
+  const bool gaps = may_leave_gaps(problem);
   Ranking ranking(options.keep, options.tolerance);
   const std::vector<Sharing> sharings = problem.begins().only_front()
                                             ? std::vector<Sharing>{together(stages)}
-                                            : all_sharings(stages, may_leave_gaps(problem));
+                                            : all_sharings(stages, gaps);
   // What shares all devices is found at once. Then the most promising first.
   std::vector<std::pair<Seconds, const Sharing*>> order;
   for (const Sharing& sharing : sharings) {
-    SharedSearch search(problem, sharing, options.usable, choices, ranking);
+    SharedSearch search(problem, sharing, options.usable, choices, gaps, ranking);
     order.emplace_back(&sharing == &sharings.front() ? Seconds() : search.bound(), &sharing);
   }
   std::ranges::stable_sort(order, {}, [](const auto& entry) { return entry.first; });
   for (const auto& [bound, sharing] : order) {
     if (bound == kNever || ranking.useless(bound)) break;
-    SharedSearch(problem, *sharing, options.usable, choices, ranking).run();
+    SharedSearch(problem, *sharing, options.usable, choices, gaps, ranking).run();
   }
   return ranking.take();
 }

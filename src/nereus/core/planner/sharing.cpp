@@ -15,25 +15,11 @@ bool is_clique(const Sharing& sharing, StageSet set) {
   return true;
 }
 
-// Intervals in the order of their begins: whoever shares with a later one is still there when those
-// between begin.
-bool suits(const Sharing& sharing, const std::vector<size_t>& order) {
-  for (size_t a = 0; a < order.size(); ++a) {
-    bool over = false;
-    for (size_t b = a + 1; b < order.size(); ++b) {
-      const bool meets = shares(sharing, order[a], order[b]);
-      if (meets && over) return false;
-      over = over || !meets;
-    }
-  }
-  return true;
-}
-
 bool is_of_intervals(const Sharing& sharing) {
   std::vector<size_t> order(sharing.size());
   std::iota(order.begin(), order.end(), 0);
   do {
-    if (suits(sharing, order)) return true;
+    if (is_order_of_intervals(sharing, order)) return true;
   } while (std::ranges::next_permutation(order).found);
   return false;
 }
@@ -70,6 +56,18 @@ std::vector<Sharing> all_sharings(size_t stages, bool gaps) {
     if (gaps || is_of_intervals(sharing)) all.push_back(std::move(sharing));
   }
   return all;
+}
+
+bool is_order_of_intervals(const Sharing& sharing, const std::vector<size_t>& by_begin) {
+  for (size_t a = 0; a < by_begin.size(); ++a) {
+    bool over = false;
+    for (size_t b = a + 1; b < by_begin.size(); ++b) {
+      const bool meets = shares(sharing, by_begin[a], by_begin[b]);
+      if (meets && over) return false;
+      over = over || !meets;
+    }
+  }
+  return true;
 }
 
 std::vector<StageSet> cliques(const Sharing& sharing) {

@@ -20,6 +20,10 @@ Sharing apart(const Sharing& sharing);
 inline constexpr size_t kMostSideBySide = 6;
 std::vector<Sharing> all_sharings(size_t stages, bool gaps);
 
+// Whether intervals that begin in this order can share so: whoever shares with a later one is still
+// there when those between begin.
+bool is_order_of_intervals(const Sharing& sharing, const std::vector<size_t>& by_begin);
+
 // The largest sets of stages of which all share with all others.
 std::vector<StageSet> cliques(const Sharing& sharing);
 
