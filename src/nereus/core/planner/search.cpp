@@ -19,6 +19,7 @@ class SharedSearch {
         stages_(sharing.size()),
         usable_(usable),
         options_(options),
+        gaps_(gaps),
         ranking_(ranking),
         all_together_(sharing == together(stages_)),
         chosen_(stages_),
@@ -27,7 +28,6 @@ class SharedSearch {
         passes_(stages_),
         most_devices_(stages_, problem.devices()),
         order_(stages_) {
-    if (!gaps && !all_together_) geometry_.emplace(sharing, same_begin());
     for (const StageSet set : cliques(sharing)) in_turn_.push_back({set, {}});
     for (const StageSet set : cliques(apart(sharing))) apart_.push_back(set);
   }
@@ -51,6 +51,7 @@ class SharedSearch {
             [&](const Option& option) { return stage == kGeneration ? Bytes() : option.held; });
       }
     }
+    if (!gaps_ && !all_together_) geometry_.emplace(sharing_, same_begin());
     arranging_.emplace(problem_, sharing_, usable_, ranking_);
     descend(0, Seconds());
   }
@@ -75,7 +76,6 @@ class SharedSearch {
     for (const OptionGroup& group : options_[stage].groups) {
       if (!has_room(stage, group.devices)) continue;
       devices_[stage] = group.devices;
-      if (!can_lie(stage)) continue;
       passes_[stage] = &group.least;
       const Seconds bound =
           options_[stage].groups.size() == 1 ? Seconds() : critical_bound(stage + 1, sync);
@@ -85,6 +85,7 @@ class SharedSearch {
     for (const auto& [bound, group] : order) {
       if (useless(bound, stage)) return;
       devices_[stage] = group->devices;
+      if (!can_lie(stage)) continue;
       for (const Option& option : group->options) {
         if (useless(time_before(stage, sync, option), stage)) break;
         chosen_[stage] = &option;
@@ -258,11 +259,12 @@ class SharedSearch {
   size_t stages_;
   Bytes usable_;
   const std::vector<StageOptions>& options_;
+  bool gaps_;  // groups may leave devices to others
   Ranking& ranking_;
   bool all_together_;
   std::vector<Clique> in_turn_;
   std::vector<StageSet> apart_;       // the largest sets of stages none of which share
-  std::optional<Geometry> geometry_;  // none: all share, or groups may leave devices to others
+  std::optional<Geometry> geometry_;  // none: all share, or there may be gaps
   std::optional<Arranging> arranging_;
   std::vector<const Option*> chosen_;
   // By stage: which of its option's ways, how many devices, the times of its passes.

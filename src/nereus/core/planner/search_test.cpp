@@ -122,30 +122,45 @@ std::set<int> behind_others(const std::vector<const Shape*>& shapes, size_t own)
   return begins;
 }
 
-std::vector<Way> all_ways(const StagePlan& placed, const Case& c) {
-  std::vector<Way> ways;
-  const bool trains = placed.model_stage.stage == Stage::kTraining;
+// In waves, or with micro-batches and recomputation.
+std::vector<StagePlan> all_variants(StagePlan stage, const Case& c) {
+  std::vector<StagePlan> variants;
+  const int64_t samples = c.job.workload.samples;
+  const bool generates = stage.model_stage == kGeneration;
+  for (int waves = 1; generates && waves <= ceil_div(samples, stage.dp()); waves *= 2) {
+    stage.waves = waves;
+    variants.push_back(stage);
+  }
+  const bool trains = stage.model_stage.stage == Stage::kTraining;
   for (int allowed : c.options.micro_batches) {
-    const int size = std::min<int>(allowed, int(c.job.workload.samples));
+    if (generates) break;
+    stage.micro_batch = std::min<int>(allowed, int(samples));
     for (bool recompute : {false, true}) {
       if (recompute && !(trains && c.options.allow_recompute)) continue;
-      Way way{.stage = placed};
-      way.stage.micro_batch = placed.model_stage == kGeneration ? 1 : size;
-      way.stage.recompute = recompute;
-      const Plan alone{{way.stage}};
-      for (const WorkflowNode& node : c.job.workflow.nodes) {
-        const bool mine = node.runs_on == placed.model_stage && node.pass != Pass::kSyncWeights &&
-                          node.pass != Pass::kReward && node.pass != Pass::kAdvantage;
-        way.times.push_back(
-            mine ? predicted_time(ideal_node_work(node, alone, c.job, c.cluster), {}) : Seconds());
-      }
-      const MemoryPrediction memory = predict_memory(alone, c.job, {});
-      for (const auto& [device, peak] : memory.peak) {
-        if (is_host_memory(device)) continue;
-        way.transient[device] = peak - memory.resident.at(device);
-      }
-      ways.push_back(std::move(way));
+      stage.recompute = recompute;
+      variants.push_back(stage);
     }
+  }
+  return variants;
+}
+
+std::vector<Way> all_ways(const StagePlan& placed, const Case& c) {
+  std::vector<Way> ways;
+  for (const StagePlan& variant : all_variants(placed, c)) {
+    Way way{.stage = variant};
+    const Plan alone{{variant}};
+    for (const WorkflowNode& node : c.job.workflow.nodes) {
+      const bool mine = node.runs_on == placed.model_stage && node.pass != Pass::kSyncWeights &&
+                        node.pass != Pass::kReward && node.pass != Pass::kAdvantage;
+      way.times.push_back(mine ? predicted_time(ideal_node_work(node, alone, c.job, c.cluster), {})
+                               : Seconds());
+    }
+    const MemoryPrediction memory = predict_memory(alone, c.job, {});
+    for (const auto& [device, peak] : memory.peak) {
+      if (is_host_memory(device)) continue;
+      way.transient[device] = peak - memory.resident.at(device);
+    }
+    ways.push_back(std::move(way));
   }
   return ways;
 }
