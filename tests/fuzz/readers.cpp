@@ -131,7 +131,7 @@ Reader model_config_reader() {
            source_text("examples/models/llama-3.2-1b/config.json")},
           [](const fs::path& folder, const std::string& input) {
             write(folder / "config.json", input);
-            verify_runnable(read_model_spec(folder));
+            read_model_spec(folder);
           }};
 }
 

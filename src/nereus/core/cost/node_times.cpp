@@ -111,12 +111,9 @@ Work resident_work(const WorkflowNode& node, const StagePlan& stage, const Site&
 
 Work ideal_pass_work(const WorkflowNode& node, const StagePlan& stage, const Site& site,
                      const JobSpec& job, const Cluster& cluster) {
-  if (is_of_baselines(node) && job.workload.samples_per_prompt > 1) {
-    JobSpec seen = seen_by(node, job);
-    seen.workload.samples_per_prompt = 1;
-    return ideal_pass_work(node, stage, site, seen, cluster);
-  }
-  Work work = resident_work(node, stage, site, job, cluster);
+  // A job is copied for those only that see it otherwise: thousands of candidates come by here.
+  Work work = is_of_baselines(node) ? resident_work(node, stage, site, seen_by(node, job), cluster)
+                                    : resident_work(node, stage, site, job, cluster);
   if (stage.offload) {
     work[OpClass::kTransfer] =
         offload_work(node.pass, site.elements, job.models.at(node.runs_on.role).weights, cluster);

@@ -48,13 +48,6 @@ ModelSpec as_critic(const ModelSpec& actor) {
   return critic;
 }
 
-void verify_runnable(const ModelSpec& spec) {
-  if (spec.num_experts == 0) return;
-  throw Error(ErrorCode::kInvalidInput,
-              "model_type " + spec.model_type + " with " + std::to_string(spec.num_experts) +
-                  " experts can be planned and moved, but not run; use a dense model");
-}
-
 int64_t parameter_count(const ModelSpec& spec) {
   int64_t count = 0;
   for (const TensorSpec& tensor : tensors(spec)) count += element_count(tensor);

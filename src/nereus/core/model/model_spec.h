@@ -66,9 +66,6 @@ Json to_hf_config(const ModelSpec& spec, DType dtype);
 // The critic of an actor: the same body with a scalar head, never tied.
 ModelSpec as_critic(const ModelSpec& actor);
 
-// Throws Error(kInvalidInput) for models that can be planned and moved, but not run: with experts.
-void verify_runnable(const ModelSpec& spec);
-
 // Parameters of the whole model (tied embeddings counted once).
 int64_t parameter_count(const ModelSpec& spec);
 

@@ -41,12 +41,10 @@ TEST(ModelSpec, CriticHasTheSameBodyAndAScalarHead) {
   EXPECT_EQ(parameter_count(critic), parameter_count(actor) + 64);
 }
 
-TEST(ModelSpec, ModelsWithExpertsDoNotRun) {
+TEST(ModelSpec, ExpertsCountWithTheirRouter) {
   ModelSpec spec = stories260k();
-  EXPECT_NO_THROW(verify_runnable(spec));
   spec.num_experts = 4;
   spec.moe_intermediate_size = 8;
-  EXPECT_THROW(verify_runnable(spec), Error);
   EXPECT_EQ(parameter_count(spec) - parameter_count(stories260k()),
             5 * (4 * 64 + 4 * 3 * 64 * 8 - 3 * 64 * 172));
 }

@@ -56,13 +56,13 @@ Step::Step(StepContext context, int number, Experience experience, std::optional
 // Generation runs in the plan before a transition beside it, the synchronisation in the one after
 // the step, everything else in what the transition ends in.
 std::vector<std::vector<DeviceId>> Step::own_devices() const {
+  const auto plan_of = [this](Pass pass) -> const Plan& {
+    if (!overlap_ || pass == Pass::kGenerate) return context_.runtime.plan();
+    return pass == Pass::kSyncWeights ? overlap_->to : overlap_->dag.to;
+  };
   std::vector<std::vector<DeviceId>> devices;
   for (const WorkflowNode& node : context_.job.workflow.nodes) {
-    const bool is_before = !overlap_ || node.pass == Pass::kGenerate;
-    const Plan& moved = node.pass == Pass::kSyncWeights && overlap_ ? overlap_->to
-                        : overlap_                                  ? overlap_->dag.to
-                                                                    : context_.runtime.plan();
-    devices.push_back(busy_devices(node, is_before ? context_.runtime.plan() : moved));
+    devices.push_back(busy_devices(node, plan_of(node.pass)));
   }
   return devices;
 }
@@ -187,18 +187,17 @@ PassResult Step::infer_log_probs(const WorkflowNode& node) {
 
 PassResult Step::score_responses(const WorkflowNode& node) {
   const LiveOptions& options = context_.options;
-  LiveOptions now = options;
-  now.stop = stop_;
   if (is_of_baselines(node)) {
-    now.rollout_directory.clear();
+    LiveOptions unrecorded = options;  // the rollouts kept on disk are the samples'
+    unrecorded.rollout_directory.clear();
     const PassResult scored = score(context_.runtime, baselines_, number_, context_.reward,
-                                    context_.tokenizer, context_.prompts, now);
+                                    context_.tokenizer, context_.prompts, unrecorded);
     PassResult result{.by_class = scored.by_class};
     for (const auto& [name, value] : scored.metrics) result.metrics["baseline/" + name] = value;
     return result;
   }
   PassResult result = score(context_.runtime, experience_, number_, context_.reward,
-                            context_.tokenizer, context_.prompts, now);
+                            context_.tokenizer, context_.prompts, options);
   if (!options.exclude_unscored) {
     for (Sample& sample : experience_) sample.scored = true;
   }

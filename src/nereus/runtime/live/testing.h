@@ -1,8 +1,14 @@
 // A small PPO job for tests: the digit task with a tiny random model and its own tokenizer.
 #pragma once
 
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
+
+#include "nereus/core/transition/compile.h"
 #include "nereus/runtime/data/files.h"
 #include "nereus/runtime/engine/testing.h"
 #include "nereus/runtime/live/live_job.h"
@@ -73,6 +79,65 @@ inline Plan uniform_plan(const LiveOptions& options, Layout layout, int dp,
     plan.stages.push_back(std::move(stage));
   }
   return plan;
+}
+
+// All logical training state, by part ("actor", "critic") and name.
+inline std::map<std::string, TensorMap> state_of(const LiveJob& job) {
+  const std::filesystem::path root = tiny_model() / "state";
+  std::filesystem::remove_all(root);
+  job.save(root, Json(), 0);
+  const Checkpoint checkpoint = newest_checkpoint(root).value();
+  std::map<std::string, TensorMap> parts;
+  for (const StagePlan& stage : job.plan().stages) {
+    if (stage.model_stage.stage != Stage::kTraining) continue;
+    const std::string part = to_string(stage.model_stage.role);
+    parts[part] = read_part(checkpoint, part);
+  }
+  return parts;
+}
+
+inline double largest_difference(const TensorMap& a, const TensorMap& b) {
+  double largest = 0;
+  EXPECT_FALSE(a.empty());
+  EXPECT_EQ(a.size(), b.size());
+  for (const auto& [name, tensor] : a) {
+    const double difference = (tensor - b.at(name)).abs().max().template item<double>();
+    EXPECT_TRUE(std::isfinite(difference)) << name;  // NaN is larger than nothing
+    largest = std::max(largest, difference);
+  }
+  return largest;
+}
+
+inline void switch_to(LiveJob& job, const LiveOptions& options, const Plan& plan) {
+  const auto dag =
+      compile_transition(job.plan(), plan, job_spec(options, 0), options.cluster, Calibration());
+  ASSERT_TRUE(dag) << dag.error();
+  const TransitionReport report = job.apply(*dag);
+  EXPECT_TRUE(report.verified);
+  EXPECT_EQ(job.plan(), plan);
+}
+
+// Rule 1 of the design: a run that has plan i in step i matches the run that never changes.
+inline void expect_transitions_change_nothing(const LiveOptions& options,
+                                              const std::vector<Plan>& plans,
+                                              const std::vector<std::string>& metrics) {
+  LiveJob fixed(options, uniform_plan(options, {1, 1}, 1));
+  LiveJob adaptive(options, plans.front());
+  for (size_t step = 0; step < plans.size(); ++step) {
+    if (step > 0) switch_to(adaptive, options, plans[step]);
+    const StepReport expected = fixed.run_step();
+    const StepReport actual = adaptive.run_step();
+    EXPECT_EQ(actual.response_tokens, expected.response_tokens) << "step " << step;
+    for (const std::string& key : metrics) {
+      EXPECT_NEAR(actual.metrics.at(key), expected.metrics.at(key), 1e-10)
+          << key << " in step " << step;
+    }
+  }
+  const auto actual = state_of(adaptive);
+  for (const auto& [part, tensors] : state_of(fixed)) {
+    EXPECT_LT(largest_difference(tensors, actual.at(part)), 1e-10) << part;
+  }
+  EXPECT_TRUE(adaptive.done());
 }
 
 }  // namespace nereus::testing

@@ -9,32 +9,11 @@
 namespace nereus {
 namespace {
 
+using testing::largest_difference;
+using testing::state_of;
 using testing::tiny_job;
 using testing::uniform_plan;
 using Metrics = std::map<std::string, double>;
-
-// All logical training state, by part and name.
-std::map<std::string, TensorMap> state_of(const LiveJob& job) {
-  const std::filesystem::path root = testing::tiny_model() / "checkpoints";
-  std::filesystem::remove_all(root);
-  job.save(root, Json(), 0);
-  const Checkpoint checkpoint = newest_checkpoint(root).value();
-  std::map<std::string, TensorMap> parts;
-  for (const StagePlan& stage : job.plan().stages) {
-    if (stage.model_stage.stage != Stage::kTraining) continue;
-    const std::string part = to_string(stage.model_stage.role);
-    parts[part] = read_part(checkpoint, part);
-  }
-  return parts;
-}
-
-double largest_difference(const TensorMap& a, const TensorMap& b) {
-  double largest = 0;
-  for (const auto& [name, tensor] : a) {
-    largest = std::max(largest, (tensor - b.at(name)).abs().max().item<double>());
-  }
-  return largest;
-}
 
 // digit_completion cannot score prompts that are no such task.
 constexpr const char* kTasks = "{\"prompt\": \"7,8:9,2\"}\n{\"prompt\": \"5,3:9,2\"}\n";

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "nereus/core/transition/compile.h"
 #include "nereus/runtime/engine/stopwatch.h"
 #include "nereus/runtime/live/rewarding.h"
 #include "nereus/runtime/live/testing.h"
@@ -12,6 +11,7 @@ namespace nereus {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::switch_to;
 using testing::tiny_job;
 using testing::uniform_plan;
 
@@ -40,13 +40,6 @@ Metrics trained(const StepReport& report) {
            entry.first.starts_with("val-");
   });
   return metrics;
-}
-
-void switch_to(LiveJob& job, const LiveOptions& options, const Plan& plan) {
-  const auto dag =
-      compile_transition(job.plan(), plan, job_spec(options, 0), options.cluster, Calibration());
-  ASSERT_TRUE(dag) << dag.error();
-  job.apply(*dag);
 }
 
 TEST(ValidationTest, ChangesNothingOfTheTraining) {
