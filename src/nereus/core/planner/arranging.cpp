@@ -14,12 +14,11 @@ Arranging::Arranging(Problem& problem, const Sharing& sharing, Bytes usable, con
       settings_(stages_),
       passes_(stages_) {}
 
-std::optional<Found> Arranging::best(const Choice& placements,
-                                     const std::vector<const std::vector<Seconds>*>& passes,
+std::optional<Found> Arranging::best(const Choice& placements, std::span<const PassTimes> passes,
                                      Seconds at_least, Ranking::Tie tie) {
   arrangement_ = {placements, Choice(stages_)};
   kind_ = Problem::kind(placement(kTraining), placement(kGeneration));
-  least_ = &passes;
+  least_ = passes;
   at_least_ = at_least;
   tie_ = tie;
   best_.reset();
@@ -76,7 +75,7 @@ void Arranging::descend(size_t stage, Seconds sync) {
       with_sync = problem_.sync_time(arrangement_.placements[kTraining],
                                      size_t(arrangement_.places[kTraining]),
                                      arrangement_.placements[kGeneration], place);
-      if (useless(problem_.total(*least_, with_sync, sharing_))) continue;
+      if (useless(problem_.total(least_, with_sync, sharing_))) continue;
     }
     descend(stage + 1, with_sync);
   }
@@ -157,7 +156,7 @@ void Arranging::choose_variants(const std::vector<std::vector<int>>& fitting, Ch
     return;
   }
   for (size_t stage = 0; stage < stages_; ++stage) {
-    passes_[stage] = &settings_[stage]->variants[size_t(variants[stage])].passes;
+    passes_[stage] = settings_[stage]->variants[size_t(variants[stage])].passes;
   }
   const Seconds total = problem_.total(passes_, sync, sharing_);
   if (!best_ || total < best_->total) best_ = {arrangement_, variants, total};

@@ -18,8 +18,7 @@ class Arranging {
   // The fastest that fits and is not useless, the first of equally fast ones. `passes`: by stage,
   // the times that its placement needs at least; `at_least`: what the whole step does, so that one
   // that takes no longer ends the matter; `tie`: at least.
-  std::optional<Found> best(const Choice& placements,
-                            const std::vector<const std::vector<Seconds>*>& passes,
+  std::optional<Found> best(const Choice& placements, std::span<const PassTimes> passes,
                             Seconds at_least, Ranking::Tie tie);
 
  private:
@@ -56,8 +55,8 @@ class Arranging {
   Arrangement arrangement_;
   std::vector<std::vector<size_t>> places_;
   std::vector<const Setting*> settings_;
-  const std::vector<const std::vector<Seconds>*>* least_ = nullptr;
-  std::vector<const std::vector<Seconds>*> passes_;
+  std::span<const PassTimes> least_;
+  std::vector<PassTimes> passes_;
   Seconds at_least_;
   Ranking::Tie tie_;
   std::optional<Found> best_;

@@ -15,17 +15,22 @@ struct Option {
   // A way to run it in some setting.
   struct Way {
     Seconds time;
-    Bytes transient;             // at least, on a device that it shares
-    std::vector<Seconds> least;  // by pass: the fastest of this and of all slower ways
+    Bytes transient;  // at least, on a device that it shares
   };
   int placement = 0;
   int devices = 0;        // that it takes
   int span = 0;           // from the first to the last of them, at most
   Bytes held;             // resident, at least, on a device that it shares with others in pairs
   Ranking::Tie tie;       // at least
-  std::vector<Way> ways;  // by time; those that may fit
+  std::vector<Way> ways;  // by time; of those that may fit, those that need less than all before
+  std::vector<Seconds> times;  // least() of all ways, one after the other
 
   bool has_gaps() const { return span > devices; }
+  // By pass: the fastest of a way and of all slower ones.
+  PassTimes least(size_t way) const {
+    const size_t passes = times.size() / ways.size();
+    return PassTimes(times).subspan(way * passes, passes);
+  }
   // The fastest way that needs no more on a shared device, or -1.
   int fastest(Bytes slack) const;
 };
@@ -44,10 +49,10 @@ struct StageOptions {
   std::vector<OptionGroup> groups;
   Ranking::Tie tie;  // at least
 
-  // The least passes on at most so many devices; nullptr: there are none.
-  const std::vector<Seconds>* least_within(int devices) const {
+  // The least passes on at most so many devices; empty: there are none.
+  PassTimes least_within(int devices) const {
     const auto beyond = std::ranges::upper_bound(groups, devices, {}, &OptionGroup::devices);
-    return beyond == groups.begin() ? nullptr : &std::prev(beyond)->within;
+    return beyond == groups.begin() ? PassTimes() : std::prev(beyond)->within;
   }
   int fewest_devices() const { return groups.empty() ? 0 : groups.front().devices; }
 };

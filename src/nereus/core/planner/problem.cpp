@@ -191,13 +191,13 @@ bool Problem::fits_hosts(const Arrangement& arrangement) const {
   return true;
 }
 
-Seconds Problem::total(std::span<const std::vector<Seconds>* const> passes, Seconds sync,
+Seconds Problem::total(std::span<const PassTimes> passes, Seconds sync,
                        std::span<const StageSet> sharing) const {
   std::array<Seconds, Timeline::kMostNodes> times;
   std::ranges::copy(host_times_, times.begin());
   for (size_t stage = 0; stage < stages_.size(); ++stage) {
     const std::vector<int>& nodes = stages_[stage].nodes;
-    for (size_t i = 0; i < nodes.size(); ++i) times[nodes[i]] = (*passes[stage])[i];
+    for (size_t i = 0; i < nodes.size(); ++i) times[nodes[i]] = passes[stage][i];
   }
   for (int node : sync_nodes_) times[node] = sync * (1.0 / double(sync_nodes_.size()));
   return timeline_.total(times, sharing);

@@ -17,6 +17,9 @@ namespace nereus {
 // they begin, or of the variants of their settings there.
 using Choice = std::vector<int>;
 
+// What the passes of a model-stage take, in the order of StageCandidates::nodes.
+using PassTimes = std::span<const Seconds>;
+
 // Where all model-stages are.
 struct Arrangement {
   Choice placements;
@@ -72,7 +75,7 @@ class Problem {
             std::pair{generation.stage.layout, generation.stage.offload}};
   }
   // What predict_step() says of a plan, from the times of its passes and from who shares devices.
-  Seconds total(std::span<const std::vector<Seconds>* const> passes, Seconds sync,
+  Seconds total(std::span<const PassTimes> passes, Seconds sync,
                 std::span<const StageSet> sharing) const;
   Plan plan(const Found& found) const;
   // The plan and its prediction.

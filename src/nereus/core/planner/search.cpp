@@ -76,7 +76,7 @@ class SharedSearch {
     for (const OptionGroup& group : options_[stage].groups) {
       if (!has_room(stage, group.devices)) continue;
       devices_[stage] = group.devices;
-      passes_[stage] = &group.least;
+      passes_[stage] = group.least;
       const Seconds bound =
           options_[stage].groups.size() == 1 ? Seconds() : critical_bound(stage + 1, sync);
       if (!useless(bound, stage)) order.emplace_back(bound, &group);
@@ -222,7 +222,7 @@ class SharedSearch {
         if (way < 0) return false;
         ways_[stage] = std::max(ways_[stage], size_t(way));
       }
-      passes_[stage] = &chosen_[stage]->ways[ways_[stage]].least;
+      passes_[stage] = chosen_[stage]->least(ways_[stage]);
     }
     return true;
   }
@@ -232,13 +232,13 @@ class SharedSearch {
   Seconds critical_bound(size_t count, Seconds sync) {
     for (size_t stage = count; stage < stages_; ++stage) {
       passes_[stage] = least_passes(stage, count);
-      if (passes_[stage] == nullptr) return kNever;
+      if (passes_[stage].empty()) return kNever;
     }
     return problem_.total(passes_, sync, sharing_);
   }
 
-  // Of an open stage on the devices that are left to it; nullptr: there are too few.
-  const std::vector<Seconds>* least_passes(size_t stage, size_t count) const {
+  // Of an open stage on the devices that are left to it; empty: there are too few.
+  PassTimes least_passes(size_t stage, size_t count) const {
     int devices = problem_.devices();
     for (const StageSet set : apart_) {
       if (has(set, stage)) devices = std::min(devices, room(set, stage, count));
@@ -270,7 +270,7 @@ class SharedSearch {
   // By stage: which of its option's ways, how many devices, the times of its passes.
   std::vector<size_t> ways_;
   std::vector<int> devices_;
-  std::vector<const std::vector<Seconds>*> passes_;
+  std::vector<PassTimes> passes_;
   std::vector<int> most_devices_;
   std::vector<std::vector<std::pair<Seconds, const OptionGroup*>>> order_;  // while it is chosen
 };
