@@ -35,13 +35,16 @@ Bytes peak_memory() {
   throw Error(ErrorCode::kIo, "/proc/self/status has no VmHWM");
 }
 
-Json placement_json(const Placement& placement) {
+Json placement_json(const Placement& placement, int devices) {
+  const Setting& front = placement.settings.front();
   Json variants = Json::array();
-  for (const Variant& variant : placement.variants) {
+  for (const Variant& variant : front.variants) {
     variants.push_back({{"passes", variant.passes}, {"transient", variant.transient}});
   }
+  std::vector<int16_t> ranks = front.footprint.ranks;
+  ranks.resize(size_t(devices), -1);
   return {{"layout", to_string(placement.stage.layout)},
-          {"ranks", placement.ranks},
+          {"ranks", ranks},
           {"resident", placement.resident},
           {"variants", variants}};
 }
@@ -52,14 +55,14 @@ Json formulate(Problem& problem, const JobSpec& job, const Cluster& cluster, Byt
   for (const StageCandidates& stage : problem.stages()) {
     Json placements = Json::array();
     for (const Placement& placement : stage.placements) {
-      placements.push_back(placement_json(placement));
+      placements.push_back(placement_json(placement, problem.devices()));
     }
     stages.push_back({{"nodes", stage.nodes}, {"placements", placements}});
   }
   for (size_t t = 0; t < problem.stages()[0].placements.size(); ++t) {
     Json row = Json::array();
     for (size_t g = 0; g < problem.stages()[1].placements.size(); ++g) {
-      row.push_back(problem.sync_time(static_cast<int>(t), static_cast<int>(g)));
+      row.push_back(problem.sync_time(static_cast<int>(t), 0, static_cast<int>(g), 0));
     }
     sync.push_back(std::move(row));
   }
@@ -136,7 +139,9 @@ void run(const Arguments& arguments) {
   size_t placements = 0, variants = 0;
   for (const StageCandidates& stage : problem.stages()) {
     placements += stage.placements.size();
-    for (const Placement& placement : stage.placements) variants += placement.variants.size();
+    for (const Placement& placement : stage.placements) {
+      for (const Setting& setting : placement.settings) variants += setting.variants.size();
+    }
   }
   const Bytes peak = peak_memory();
   const Seconds report = cpu_time([&] {

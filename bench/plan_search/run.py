@@ -2,8 +2,9 @@
 takes of which the selection is a part.
 
 A PPO job with 8B models on 16 to 1,024 GPUs (h200x8): actor generation and training, critic training, reference
-inference. "Colocated" plans let all model-stages begin with the same device; "side by side" ones may also give them
-devices of their own.
+inference. "Colocated" plans let all model-stages begin with the same device; "side by side" ones may give each any
+contiguous group of devices that src/nereus/core/planner/begins.h admits: from 32 devices on, those at the front or behind
+other groups.
 
 Selection is the exact search for the best plan over candidates whose costs are known (selection_s; with 8 runners-up that
 lay out the actor differently: ranking_s): the fastest of many calls in a fresh process, the smallest number that can be

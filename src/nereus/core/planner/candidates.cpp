@@ -58,12 +58,13 @@ std::vector<Layout> layouts(const ModelSpec& spec, const DeviceLine& line, bool 
 class Predictor {
  public:
   Predictor(ModelStage model_stage, const JobSpec& job, const Cluster& cluster,
-            const DeviceLine& line, const Calibration& calibration, const PlannerOptions& options,
-            const Plan* current)
+            const DeviceLine& line, const Begins& begins, const Calibration& calibration,
+            const PlannerOptions& options, const Plan* current)
       : model_stage_(model_stage),
         job_(job),
         cluster_(cluster),
         line_(line),
+        begins_(begins),
         calibration_(calibration),
         options_(options),
         current_(current == nullptr ? nullptr : find(*current, model_stage)) {
@@ -82,11 +83,15 @@ class Predictor {
     for (Layout layout : layouts(spec, line_, trains, options_.most_zero)) {
       const StateElements elements = state_elements(spec, layout);
       for (int units : unit_numbers(layout)) {
-        append(candidates.placements, placed(layout, units, Side::kFront), elements);
+        for (bool offload : {false, true}) {
+          if (offload && !options_.allow_offload) continue;
+          candidates.placements.push_back(placed(layout, units, offload, elements));
+        }
       }
     }
-    std::ranges::stable_sort(candidates.placements, {},
-                             [](const Placement& p) { return p.variants.front().time; });
+    std::ranges::stable_sort(candidates.placements, {}, [](const Placement& placement) {
+      return placement.settings.front().variants.front().time;
+    });
     return candidates;
   }
 
@@ -95,23 +100,6 @@ class Predictor {
   int64_t sequences() const {
     const bool trains = model_stage_.stage == Stage::kTraining;
     return trains ? job_.workload.mini_batch : job_.workload.samples;
-  }
-
-  // What is at the front, and its image at the back; with state on the devices or in host memory.
-  void append(std::vector<Placement>& placements, const Placement& front,
-              const StateElements& elements) const {
-    const Layout layout = front.stage.layout;
-    const Placement back =
-        options_.side_by_side ? placed(layout, int(front.stage.units.size()), Side::kBack) : front;
-    const bool same_times = line_.is_symmetric(layout.devices());
-    for (bool offload : {false, true}) {
-      if (offload && !options_.allow_offload) continue;
-      placements.push_back(predicted(front, offload, elements));
-      // What takes the whole line is there already.
-      if (same_devices(front, back)) continue;
-      placements.push_back(same_times ? mirrored(placements.back(), back)
-                                      : predicted(back, offload, elements));
-    }
   }
 
   // The numbers of units that shorten the fullest unit's share, thinned out where they get dense.
@@ -148,57 +136,74 @@ class Predictor {
     return sizes;
   }
 
-  // Nothing predicted yet.
-  Placement placed(Layout layout, int units, Side side) const {
-    Placement placement{.stage = line_.place(model_stage_, layout, units, side),
-                        .side = side,
-                        .ranks = line_.ranks(layout, units, side)};
-    const auto used = [](int rank) { return rank >= 0; };
-    placement.first =
-        static_cast<int>(std::ranges::find_if(placement.ranks, used) - placement.ranks.begin());
-    placement.last = line_.size() - 1;
-    while (!used(placement.ranks[placement.last])) --placement.last;
+  Placement placed(Layout layout, int units, bool offload, const StateElements& elements) const {
+    Placement placement{.stage = line_.place(model_stage_, layout, units, 0)};
+    placement.stage.offload = offload;
+    for (const RankBytes& rank : rank_bytes(placement.stage, elements, job_, calibration_)) {
+      placement.resident.push_back(rank.resident);
+      if (offload) placement.parked.push_back(rank.parked);
+    }
+    placement.most_resident = std::ranges::max(placement.resident);
+    std::map<int, int> in_host;  // of the regular part: the setting by position in the host
+    for (int begin : begins_.places()) {
+      const int position = line_.position_in_host(begin);
+      const auto known = in_host.find(position);
+      if (known != in_host.end() &&
+          begins_.is_regular(begin + placement.settings[size_t(known->second)].span())) {
+        placement.by_place.push_back(static_cast<int16_t>(known->second));
+        continue;
+      }
+      const int setting = setting_at(begin, placement, elements);
+      placement.by_place.push_back(static_cast<int16_t>(setting));
+      if (setting >= 0) in_host.emplace(position, setting);
+    }
     return placement;
   }
 
-  static bool same_devices(const Placement& a, const Placement& b) {
-    return std::ranges::equal(a.ranks, b.ranks, [](int x, int y) { return (x < 0) == (y < 0); });
-  }
-
-  // Where both ends look alike: the same times and bytes at the other end of the line.
-  static Placement mirrored(const Placement& front, Placement back) {
-    back.stage.offload = front.stage.offload;
-    back.resident = front.resident;
-    back.most_resident = front.most_resident;
-    back.parked = front.parked;
-    back.variants = front.variants;
-    return back;
-  }
-
-  Placement predicted(Placement placement, bool offload, const StateElements& elements) const {
-    placement.stage.offload = offload;
-    const Site site = site_of(placement.stage, elements, cluster_);
-    StagePlan stage = placement.stage;
-    const int64_t share = ceil_div(job_.workload.samples, stage.dp());
-    if (model_stage_.stage == Stage::kGeneration) {
-      placement.variants = waves(stage, site, share);
+  // The index of the setting from `begin` on, a new one if need be; -1: it cannot begin there.
+  int setting_at(int begin, Placement& placement, const StateElements& elements) const {
+    const StagePlan& front = placement.stage;
+    const int units = static_cast<int>(front.units.size());
+    const bool leaves_out = line_.position_in_host(begin) % front.layout.tp != 0;
+    if (begin + placement.devices() > line_.size() || (leaves_out && !begins_.every())) return -1;
+    std::optional<Footprint> footprint = line_.footprint(front.layout, units, begin);
+    if (!footprint) return -1;
+    const bool regular = begins_.is_regular(begin + int(footprint->ranks.size()));
+    std::vector<Setting>& settings = placement.settings;
+    const auto alike = std::ranges::find_if(settings, [&](const Setting& other) {
+      return regular && other.is_regular && other.footprint.by_host == footprint->by_host;
+    });
+    if (alike != settings.end() && alike->footprint == *footprint) {
+      return static_cast<int>(alike - settings.begin());
     }
+    const bool has_gaps = int(footprint->ranks.size()) > placement.devices();
+    Setting setting{std::move(*footprint), has_gaps, regular, {}};
+    setting.variants =
+        alike != settings.end() ? alike->variants : variants_at(begin, front, elements);
+    settings.push_back(std::move(setting));
+    return static_cast<int>(settings.size()) - 1;
+  }
+
+  std::vector<Variant> variants_at(int begin, const StagePlan& front,
+                                   const StateElements& elements) const {
+    StagePlan stage =
+        line_.place(model_stage_, front.layout, static_cast<int>(front.units.size()), begin);
+    stage.offload = front.offload;
+    const Site site = site_of(stage, elements, cluster_);
+    const int64_t share = ceil_div(job_.workload.samples, stage.dp());
+    std::vector<Variant> variants;
+    if (model_stage_.stage == Stage::kGeneration) variants = waves(stage, site, share);
     for (int size : micro_batches(share)) {
       for (bool recompute : {false, true}) {
         const bool may = options_.allow_recompute && model_stage_.stage == Stage::kTraining;
         if (recompute && !may) continue;
         stage.micro_batch = size;
         stage.recompute = recompute;
-        placement.variants.push_back(variant(stage, site));
+        variants.push_back(variant(stage, site));
       }
     }
-    keep_frontier(placement.variants);
-    for (const RankBytes& rank : rank_bytes(stage, elements, job_, calibration_)) {
-      placement.resident.push_back(rank.resident);
-      if (offload) placement.parked.push_back(rank.parked);
-    }
-    placement.most_resident = std::ranges::max(placement.resident);
-    return placement;
+    keep_frontier(variants);
+    return variants;
   }
 
   // All at once, in two waves, in four, …
@@ -251,6 +256,7 @@ class Predictor {
   const JobSpec& job_;
   const Cluster& cluster_;
   const DeviceLine& line_;
+  const Begins& begins_;
   const Calibration& calibration_;
   const PlannerOptions& options_;
   const StagePlan* current_;
@@ -260,9 +266,10 @@ class Predictor {
 }  // namespace
 
 StageCandidates stage_candidates(ModelStage model_stage, const JobSpec& job, const Cluster& cluster,
-                                 const DeviceLine& line, const Calibration& calibration,
-                                 const PlannerOptions& options, const Plan* current) {
-  return Predictor(model_stage, job, cluster, line, calibration, options, current).all();
+                                 const DeviceLine& line, const Begins& begins,
+                                 const Calibration& calibration, const PlannerOptions& options,
+                                 const Plan* current) {
+  return Predictor(model_stage, job, cluster, line, begins, calibration, options, current).all();
 }
 
 }  // namespace nereus

@@ -1,11 +1,10 @@
-// What the search chooses from: for each model-stage, where it may run and how, with its times and
-// bytes. Everything is predicted once and on its own; only weight synchronisation needs two.
+// What the search chooses from: for each model-stage, how it may be placed and run, with its times
+// and bytes. Everything is predicted once and on its own; only weight synchronisation needs two.
 #pragma once
 
 #include <vector>
 
-#include "nereus/core/planner/placement.h"
-#include "nereus/core/planner/planner.h"
+#include "nereus/core/planner/begins.h"
 
 namespace nereus {
 
@@ -22,23 +21,37 @@ struct Variant {
   Bytes most_transient;
 };
 
-// A model-stage on its devices, with its state there or in host memory; that does not depend on the
-// variant.
+// How a placement lies on the hosts from some place on, and how fast it is there.
+struct Setting {
+  Footprint footprint;
+  bool has_gaps = false;          // it leaves devices out between its own
+  bool is_regular = false;        // all in the regular part of the line
+  std::vector<Variant> variants;  // fastest first, none needing more memory than a faster one
+
+  int span() const { return static_cast<int>(footprint.ranks.size()); }
+};
+
+// A model-stage in one layout on a number of units, wherever it begins, with its state on the
+// devices or in host memory; that does not depend on the variant.
 struct Placement {
-  StagePlan stage;  // of no particular variant
-  Side side = Side::kFront;
-  int first = 0, last = 0;      // positions on the line
-  std::vector<int16_t> ranks;   // by position on the line; -1: not in use
+  StagePlan stage;              // of no particular variant, at the front
   std::vector<Bytes> resident;  // by rank
   Bytes most_resident;
   std::vector<Bytes> parked;      // by rank, in the memory of its host; empty: nothing
-  std::vector<Variant> variants;  // fastest first, none needing more memory than a faster one
+  std::vector<Setting> settings;  // all that differ; the first is that at the front
+  std::vector<int16_t> by_place;  // index of the setting; -1: it cannot begin there
+
+  int devices() const { return static_cast<int>(stage.units.size()) * stage.layout.devices(); }
+  // nullptr: it cannot begin there.
+  const Setting* at(size_t place) const {
+    return by_place[place] < 0 ? nullptr : &settings[size_t(by_place[place])];
+  }
 };
 
 struct StageCandidates {
   ModelStage model_stage;
   std::vector<int> nodes;             // of the workflow: the passes on this model-stage
-  std::vector<Placement> placements;  // by the time of their fastest variant
+  std::vector<Placement> placements;  // by the time of their fastest variant at the front
 };
 
 // Power-of-two tp within a host and zero; power-of-two pp, to training also every other that
@@ -47,7 +60,8 @@ struct StageCandidates {
 // that make a difference; power-of-two waves. None depends on how much memory there is. `current`
 // may be null; its degree is a candidate too.
 StageCandidates stage_candidates(ModelStage model_stage, const JobSpec& job, const Cluster& cluster,
-                                 const DeviceLine& line, const Calibration& calibration,
-                                 const PlannerOptions& options, const Plan* current);
+                                 const DeviceLine& line, const Begins& begins,
+                                 const Calibration& calibration, const PlannerOptions& options,
+                                 const Plan* current);
 
 }  // namespace nereus

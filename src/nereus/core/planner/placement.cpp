@@ -1,7 +1,6 @@
 #include "nereus/core/planner/placement.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "nereus/core/planner/planner.h"
 
@@ -13,66 +12,94 @@ DeviceLine::DeviceLine(const DevicePool& pool) {
   std::vector<std::vector<DeviceId>> hosts;
   for (auto& [host, devices] : by_host) hosts.push_back(std::move(devices));
   std::ranges::stable_sort(hosts, std::greater<>(), &std::vector<DeviceId>::size);
+  host_begins_.push_back(0);
   for (const std::vector<DeviceId>& host : hosts) {
-    host_sizes_.push_back(static_cast<int>(host.size()));
     devices_.insert(devices_.end(), host.begin(), host.end());
+    host_begins_.push_back(size());
   }
 }
 
-int DeviceLine::largest_host() const { return host_sizes_.empty() ? 0 : host_sizes_.front(); }
+int DeviceLine::largest_host() const { return devices_.empty() ? 0 : host_begins_[1]; }
 
-bool DeviceLine::is_regular() const {
-  return !host_sizes_.empty() && host_sizes_.front() == host_sizes_.back();
+DeviceLine::Regular DeviceLine::regular(const Cluster& cluster) const {
+  if (devices_.empty()) return {};
+  const auto host_at = [&](int position) -> const HostSpec& {
+    return cluster.hosts.at(size_t(devices_[size_t(position)].host));
+  };
+  Regular regular{.host = largest_host(), .end = largest_host()};
+  for (size_t host = 1; host + 1 < host_begins_.size(); ++host) {
+    if (host_begins_[host + 1] - host_begins_[host] != regular.host) break;
+    if (host_at(host_begins_[host]) != host_at(0)) break;
+    regular.end = host_begins_[host + 1];
+  }
+  return regular;
 }
 
-bool DeviceLine::is_symmetric(int unit) const {
-  const int host = largest_host();
-  return is_regular() && (host % unit == 0 || unit % host == 0);
-}
-
-std::vector<int> DeviceLine::positions(int tp, Side side) const {
+std::vector<int> DeviceLine::positions(int step) const {
   std::vector<int> positions;
-  int begin = 0;
-  for (int size : host_sizes_) {
-    const int spare = size % tp;
-    const int first = side == Side::kFront ? begin : begin + spare;
-    for (int i = 0; i < size - spare; ++i) positions.push_back(first + i);
-    begin += size;
+  for (size_t host = 0; host + 1 < host_begins_.size(); ++host) {
+    for (int at = host_begins_[host]; at < host_begins_[host + 1]; at += step) {
+      positions.push_back(at);
+    }
   }
-  if (side == Side::kBack) std::ranges::reverse(positions);
   return positions;
 }
 
+int DeviceLine::position_in_host(int position) const {
+  return position - *std::prev(std::ranges::upper_bound(host_begins_, position));
+}
+
 int DeviceLine::most_units(Layout layout) const {
-  const int groups = std::accumulate(host_sizes_.begin(), host_sizes_.end(), 0,
-                                     [&](int sum, int size) { return sum + size / layout.tp; });
+  int groups = 0;
+  for (size_t host = 0; host + 1 < host_begins_.size(); ++host) {
+    groups += (host_begins_[host + 1] - host_begins_[host]) / layout.tp;
+  }
   return groups / (layout.pp * layout.zero);
 }
 
-StagePlan DeviceLine::place(ModelStage model_stage, Layout layout, int dp, Side side) const {
-  NEREUS_CHECK(dp >= 1 && dp <= most_units(layout), std::to_string(dp) + " units of " +
-                                                        to_string(layout) + " on " +
-                                                        std::to_string(size()) + " devices");
-  const std::vector<int> taken = positions(layout.tp, side);
-  StagePlan stage{.model_stage = model_stage, .layout = layout};
-  auto next = taken.begin();
-  for (int unit = 0; unit < dp; ++unit) {
-    std::vector<DeviceId>& devices = stage.units.emplace_back();
-    devices.reserve(layout.devices());
-    for (int index = 0; index < layout.devices(); ++index) devices.push_back(devices_[*next++]);
-    if (side == Side::kBack) std::ranges::reverse(devices);
+bool DeviceLine::for_each_taken(int tp, int groups, int begin, const auto& visit) const {
+  auto end_of_host = std::ranges::upper_bound(host_begins_, begin);
+  for (int at = begin; groups > 0 && end_of_host != host_begins_.end(); ++end_of_host) {
+    for (; groups > 0 && at + tp <= *end_of_host; --groups) {
+      for (int i = 0; i < tp; ++i) visit(at++);
+    }
+    at = *end_of_host;
   }
-  return stage;
+  return groups == 0;
 }
 
-std::vector<int16_t> DeviceLine::ranks(Layout layout, int dp, Side side) const {
-  const std::vector<int> taken = positions(layout.tp, side);
-  std::vector<int16_t> ranks(devices_.size(), -1);
-  const int unit = layout.devices();
-  for (int i = 0; i < dp * unit; ++i) {
-    ranks[taken[i]] = static_cast<int16_t>(side == Side::kFront ? i % unit : unit - 1 - i % unit);
+std::optional<Footprint> DeviceLine::footprint(Layout layout, int units, int begin) const {
+  Footprint footprint;
+  int taken = 0, end_of_host = 0;
+  const auto visit = [&](int position) {
+    if (taken == 0 && position != begin) return;
+    if (position >= end_of_host) {
+      end_of_host = *std::ranges::upper_bound(host_begins_, position);
+      footprint.by_host.push_back(0);
+    }
+    ++footprint.by_host.back();
+    footprint.ranks.resize(size_t(position - begin), -1);
+    footprint.ranks.push_back(static_cast<int16_t>(taken++ % layout.devices()));
+  };
+  if (begin < 0 || begin >= size()) return std::nullopt;
+  if (!for_each_taken(layout.tp, units * layout.pp * layout.zero, begin, visit)) return {};
+  if (taken == 0) return std::nullopt;
+  return footprint;
+}
+
+StagePlan DeviceLine::place(ModelStage model_stage, Layout layout, int units, int begin) const {
+  StagePlan stage{.model_stage = model_stage, .layout = layout};
+  std::vector<DeviceId> taken;
+  const bool enough =
+      for_each_taken(layout.tp, units * layout.pp * layout.zero, begin,
+                     [&](int position) { taken.push_back(devices_[size_t(position)]); });
+  NEREUS_CHECK(units >= 1 && enough, std::to_string(units) + " units of " + to_string(layout) +
+                                         " on " + std::to_string(size()) + " devices from " +
+                                         std::to_string(begin));
+  for (auto next = taken.begin(); next != taken.end(); next += layout.devices()) {
+    stage.units.emplace_back(next, next + layout.devices());
   }
-  return ranks;
+  return stage;
 }
 
 int most_units(Layout layout, const DevicePool& pool) {
@@ -81,7 +108,7 @@ int most_units(Layout layout, const DevicePool& pool) {
 
 StagePlan place(ModelStage model_stage, Layout layout, int dp, int micro_batch, bool recompute,
                 const DevicePool& pool) {
-  StagePlan stage = DeviceLine(pool).place(model_stage, layout, dp, Side::kFront);
+  StagePlan stage = DeviceLine(pool).place(model_stage, layout, dp, 0);
   stage.micro_batch = micro_batch;
   stage.recompute = recompute;
   return stage;

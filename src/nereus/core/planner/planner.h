@@ -19,9 +19,12 @@ struct PlannerOptions {
   // What the runtime that carries the plan out must support; ours does not train with either yet.
   bool allow_offload = false;  // idle state may wait in the memory of its host
   int most_zero = 1;           // ZeRO-1 over at most so many data-parallel ranks
-  // May place model-stages side by side on different devices, whose passes then run at once (ours
-  // does that). Else all begin with the same device.
+  // The space of placements. Colocated: all model-stages begin with the first device of the line.
+  // Side by side: each on any contiguous group, so that they may be disjoint or overlap in part, as
+  // begins.h says; pays where the runtime runs independent passes at once.
   bool side_by_side = false;
+  int every_begin = 16;    // side by side on pools of at most so many devices: from any device on
+  int places = 32;         // on larger ones: from about so many places on, or one for each host
   int keep = 8;            // runners-up to report
   double tolerance = 0.2;  // runners-up are at most this much slower than the best
 };
@@ -43,15 +46,15 @@ struct PlanChoice {
 
 // Exact over power-of-two tp (within a host), pp and zero, in training every other pp that shortens
 // the longest stage, dp, micro-batch, recompute, waves and offload for each model-stage on
-// contiguous devices of `pool`; deterministic. Among equally fast plans prefers fewer changes from
-// `current` (may be null), then the smaller tp·pp. Pools of any size: as many devices are used as a
-// layout allows and the batch can feed. Errors say what is closest to fitting and by how much it
-// fails.
+// contiguous devices of `pool`, in the space of placements of begins.h; deterministic. Among
+// equally fast plans prefers fewer changes from `current` (may be null), then the smaller tp·pp.
+// Pools of any size: as many devices are used as a layout allows and the batch can feed. Errors say
+// what is closest to fitting and by how much it fails.
 Expected<PlanChoice> choose_plan(const JobSpec& job, const Cluster& cluster, const DevicePool& pool,
                                  const Calibration& calibration, const PlannerOptions& options,
                                  const Plan* current = nullptr);
 
-// One stage's plan with dp units of contiguous devices of the pool.
+// One stage's plan with dp units on the first devices of the pool's line.
 StagePlan place(ModelStage model_stage, Layout layout, int dp, int micro_batch, bool recompute,
                 const DevicePool& pool);
 

@@ -315,6 +315,31 @@ TEST(Planner, SixteenDevicesGiveAPlanThatVerifies) {
   EXPECT_EQ(devices_of(choice->best.plan).size(), 16);
 }
 
+// Two sequences do not fill eight devices: whoever need not wait for others has devices of its own.
+TEST(Planner, ThreeModelStagesMayHaveDevicesOfTheirOwn) {
+  JobSpec job = stories_job();
+  job.workflow = one_step_off_policy(ppo_workflow(false));
+  job.workload.samples = job.workload.mini_batch = 2;
+  job.workload.prompt_tokens = 512;  // so that generation takes less than training
+  const Cluster cluster = cpu_cluster(8, Bytes(1 << 30), 8);
+  const auto best = [&](const PlannerOptions& options) {
+    return choose_plan(job, cluster, all_devices(cluster), {}, options)->best;
+  };
+  const Candidate colocated = best({});
+  for (const int every_begin : {0, 16}) {
+    const Candidate apart = best({.side_by_side = true, .every_begin = every_begin});
+    EXPECT_LT(apart.latency.total, colocated.latency.total * 0.7);
+    std::vector<DeviceId> devices;
+    for (const StagePlan& stage : apart.plan.stages) {
+      for (const std::vector<DeviceId>& unit : stage.units) {
+        devices.insert(devices.end(), unit.begin(), unit.end());
+      }
+    }
+    EXPECT_EQ(apart.plan.stages.size(), 3u);
+    EXPECT_EQ(devices_of(apart.plan).size(), int(devices.size())) << to_string(apart.plan);
+  }
+}
+
 TEST(PlanReport, JsonHasTheDocumentedKeys) {
   const JobSpec job = stories_job();
   const Cluster cluster = cpu_cluster(4, Bytes(64 << 20), 2);

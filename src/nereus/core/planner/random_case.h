@@ -74,6 +74,8 @@ class Generator {
                  .tolerance = 0.2};
     c.options.most_zero = pick({1, 1, 2, 4});
     c.options.allow_offload = pick({0, 0, 1}) == 1;
+    c.options.every_begin = pick({0, 16});
+    c.options.places = pick({1, 4, 32});
     for (HostSpec& host : c.cluster.hosts) host.memory = Bytes(pick({0, 1, 4, 64}) * 100'000);
     return c;
   }

@@ -1,355 +1,314 @@
 #include "nereus/core/planner/search.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 
-#include "nereus/core/planner/side_options.h"
+#include "nereus/core/planner/arranging.h"
+#include "nereus/core/planner/geometry.h"
+#include "nereus/core/planner/options.h"
 
 namespace nereus {
 namespace {
 
-// Times that differ by less are equal: the order of additions must not choose a plan.
-int64_t nanoseconds(Seconds time) { return std::llround(time.count() * 1e9); }
-
-// The best plans so far.
-class Ranking {
+// Plans in which exactly those model-stages share devices that `sharing` says.
+class SharedSearch {
  public:
-  explicit Ranking(const SearchOptions& options) : options_(options) {}
-
-  using Kind = decltype(Problem::kind({}, {}));
-
-  // A plan that is certainly slower is of no use.
-  bool useless(Seconds at_least) const { return at_least > limit_; }
-  // Nor is one that is slower than another of its kind.
-  bool useless(Seconds at_least, const Kind& kind) const {
-    if (useless(at_least)) return true;
-    const auto alike = std::ranges::find(ranked_, kind, &Ranked::kind);
-    return alike != ranked_.end() && at_least > no_later(alike->key[0]);
-  }
-
-  void add(const Problem& problem, Found found) {
-    std::array<int64_t, 3> key = {nanoseconds(found.total), 0, 0};
-    for (size_t stage = 0; stage < found.placements.size(); ++stage) {
-      const Placement& placement = problem.placement(stage, found.placements[stage]);
-      key[1] += placement.variants[found.variants[stage]].is_current ? 0 : 1;
-      key[2] += placement.stage.layout.devices();
-    }
-    const Kind kind = Problem::kind(problem.placement(kTraining, found.placements[kTraining]),
-                                    problem.placement(kGeneration, found.placements[kGeneration]));
-    Ranked ranked{key, kind, std::move(found)};
-    const auto alike = std::ranges::find(ranked_, ranked.kind, &Ranked::kind);
-    if (alike != ranked_.end()) {
-      if (!before(ranked, *alike)) return;
-      ranked_.erase(alike);
-    }
-    ranked_.insert(std::ranges::upper_bound(ranked_, ranked, before), std::move(ranked));
-    const auto tolerated =
-        static_cast<int64_t>(double(ranked_.front().key[0]) * (1 + options_.tolerance));
-    while (full() > 0 || ranked_.back().key[0] > tolerated) ranked_.pop_back();
-    const bool last_counts = full() == 0;
-    limit_ = no_later(last_counts ? ranked_.back().key[0] : tolerated);
-  }
-
-  std::vector<Found> take() {
-    std::vector<Found> found;
-    for (Ranked& ranked : ranked_) found.push_back(std::move(ranked.found));
-    return found;
-  }
-
- private:
-  struct Ranked {
-    // Nanoseconds, stages that differ from the current plan, devices per unit.
-    std::array<int64_t, 3> key;
-    Kind kind;
-    Found found;
-  };
-  static bool before(const Ranked& a, const Ranked& b) {
-    return a.key != b.key ? a.key < b.key : a.found.placements < b.found.placements;
-  }
-  // Half a nanosecond for rounding.
-  static Seconds no_later(int64_t nanoseconds) {
-    return Seconds((double(nanoseconds) + 0.5) * 1e-9);
-  }
-  // By how many the list is too long; negative: there is room.
-  int full() const { return static_cast<int>(ranked_.size()) - (options_.keep + 1); }
-
-  const SearchOptions& options_;
-  std::vector<Ranked> ranked_;
-  Seconds limit_ = kNever;
-};
-
-// Plans that place stage i at the back where bit i of `back` is set, and at the front elsewhere.
-class SideSearch {
- public:
-  // `options` by side and stage.
-  SideSearch(Problem& problem, StageSet back, Bytes usable,
-             const std::array<std::vector<SideOptions>, 2>& options, Ranking& ranking)
+  SharedSearch(Problem& problem, const Sharing& sharing, Bytes usable,
+               const std::vector<StageOptions>& options, bool gaps, Ranking& ranking)
       : problem_(problem),
-        stages_(problem.stages().size()),
-        back_(back),
+        sharing_(sharing),
+        stages_(sharing.size()),
         usable_(usable),
-        ranking_(ranking),
         options_(options),
+        gaps_(gaps),
+        ranking_(ranking),
+        all_together_(sharing == together(stages_)),
         chosen_(stages_),
+        ways_(stages_),
+        devices_(stages_),
         passes_(stages_),
-        sharing_(stages_) {}
+        most_devices_(stages_, problem.devices()),
+        order_(stages_) {
+    for (const StageSet set : cliques(sharing)) in_turn_.push_back({set, {}});
+    for (const StageSet set : cliques(apart(sharing))) apart_.push_back(set);
+  }
 
   // No plan is faster.
   Seconds bound() {
-    for (size_t stage = 0; stage < stages_; ++stage) {
-      if (at(stage).options.empty()) return kNever;
+    for (const StageOptions& stage : options_) {
+      if (stage.groups.empty()) return kNever;
     }
     return critical_bound(0, Seconds());
   }
 
   void run() {
-    for (std::vector<Completion>& side : completions_) side.resize(stages_ + 1);
-    for (size_t stage = stages_; stage-- > 0;) {
-      for (const Side each : {Side::kFront, Side::kBack}) {
-        const Completion& rest = completions_[size_t(each)][stage + 1];
-        completions_[size_t(each)][stage] =
-            side(stage) != each || !at(stage).anchored
-                ? rest
-                : rest.with(at(stage).options, [&](const Option& option) {
-                    return stage == kGeneration ? Bytes() : option.at_end;
-                  });
+    for (Clique& clique : in_turn_) {
+      clique.rest.resize(stages_ + 1);
+      for (size_t stage = stages_; stage-- > 0;) {
+        clique.rest[stage] = clique.rest[stage + 1];
+        if (!has(clique.members, stage)) continue;
+        clique.rest[stage] = clique.rest[stage + 1].with(
+            options_[stage],
+            [&](const Option& option) { return stage == kGeneration ? Bytes() : option.held; });
       }
     }
+    if (!gaps_ && !all_together_) geometry_.emplace(sharing_, same_begin());
+    arranging_.emplace(problem_, sharing_, usable_, ranking_);
     descend(0, Seconds());
   }
 
  private:
-  Side side(size_t stage) const { return (back_ >> stage & 1) != 0 ? Side::kBack : Side::kFront; }
-  const SideOptions& at(size_t stage) const { return options_[size_t(side(stage))][stage]; }
+  // Model-stages that run one after the other: all share with all others. They share a device all
+  // together, so that their bytes add up.
+  struct Clique {
+    StageSet members = 0;
+    std::vector<Completion> rest;  // by stage: of this member and the later ones
 
+    bool syncs() const { return has(members, kTraining) || has(members, kGeneration); }
+  };
+  static bool has(StageSet set, size_t stage) { return (set >> stage & 1U) != 0; }
+
+  // The most promising devices first.
   void descend(size_t stage, Seconds sync) {
     if (stage == stages_) return finish(sync);
-    const Completion none;
-    const Completion& rest =
-        at(stage).anchored ? completions_[size_t(side(stage))][stage + 1] : none;
-    // What the chosen stages on this side take at least, and hold at the end of the line.
-    const bool syncs = in_turn(stage, kTraining) || in_turn(stage, kGeneration);
-    Seconds before = syncs ? sync : Seconds();
-    Bytes held;
-    for (size_t i = 0; i < stage; ++i) {
-      if (!in_turn(i, stage)) continue;
-      before += chosen_[i]->time;
-      held += bytes_at_end(i);
+    std::vector<std::pair<Seconds, const OptionGroup*>>& order = order_[stage];
+    order.clear();
+    choose_ways(stage);
+    for (const OptionGroup& group : options_[stage].groups) {
+      if (!has_room(stage, group.devices)) continue;
+      devices_[stage] = group.devices;
+      passes_[stage] = group.least;
+      const Seconds bound =
+          options_[stage].groups.size() == 1 ? Seconds() : critical_bound(stage + 1, sync);
+      if (!useless(bound, stage)) order.emplace_back(bound, &group);
     }
-    for (const Option& option : at(stage).options) {
-      if (useless(before + option.time + rest.least_time(), stage)) return;
-      chosen_[stage] = &option;
-      const Bytes with = held + bytes_at_end(stage);
-      const Seconds after = rest.least_time(usable_ - with);
-      const Seconds until = least_time(stage, usable_ - with - rest.least_bytes());
-      if (useless(until + (syncs ? sync : Seconds()) + after, stage + 1)) continue;
-      const Seconds with_sync =
-          stage == kGeneration ? problem_.sync_time(chosen_[kTraining]->placement, option.placement)
-                               : sync;
-      if (stage == kGeneration && useless(before + option.time + with_sync + after, stage + 1)) {
-        continue;
+    std::ranges::stable_sort(order, {}, [](const auto& entry) { return entry.first; });
+    for (const auto& [bound, group] : order) {
+      if (useless(bound, stage)) return;
+      devices_[stage] = group->devices;
+      if (!can_lie(stage)) continue;
+      for (const Option& option : group->options) {
+        if (useless(time_before(stage, sync, option), stage)) break;
+        chosen_[stage] = &option;
+        consider(stage, sync);
       }
-      if (back_ != 0 && useless(critical_bound(stage + 1, with_sync), stage + 1)) continue;
-      descend(stage + 1, with_sync);
     }
+  }
+
+  // With an option of this stage, too.
+  void consider(size_t stage, Seconds sync) {
+    if (!choose_ways(stage + 1) || useless(time_with(stage, sync), stage + 1)) return;
+    if (!all_together_ && useless(critical_bound(stage + 1, sync), stage + 1)) return;
+    if (stage == kGeneration) {
+      sync = problem_.least_sync_time(chosen_[kTraining]->placement, chosen_[stage]->placement,
+                                      has(sharing_[kTraining], kGeneration));
+      if (useless(time_with(stage, sync), stage + 1)) return;
+      if (!all_together_ && useless(critical_bound(stage + 1, sync), stage + 1)) return;
+    }
+    descend(stage + 1, sync);
+  }
+
+  // Generation that shares devices with training begins where training does.
+  StageSet same_begin() const {
+    const bool shares = has(sharing_[kTraining], kGeneration) && !problem_.begins().every();
+    return shares ? StageSet{1} << kTraining | StageSet{1} << kGeneration : 0;
+  }
+
+  // Whether the groups of the stages up to this one may be there together.
+  bool can_lie(size_t stage) {
+    if (!geometry_ || stage == 0) return true;
+    for (size_t i = 0; i < stages_; ++i) {
+      if (i > stage) devices_[i] = options_[i].fewest_devices();
+      most_devices_[i] = i > stage ? problem_.devices() : devices_[i];
+    }
+    return geometry_->possible(devices_, most_devices_, problem_.devices());
   }
 
   // With the first `count` stages as chosen.
   bool useless(Seconds at_least, size_t count) const {
     if (count <= kGeneration) return ranking_.useless(at_least);
-    const auto placed = [&](size_t stage) -> const Placement& {
-      return problem_.placement(stage, chosen_[stage]->placement);
-    };
-    return ranking_.useless(at_least, Problem::kind(placed(kTraining), placed(kGeneration)));
+    return ranking_.useless(at_least, Problem::kind(placement(kTraining), placement(kGeneration)),
+                            tie(count));
   }
 
-  // Two stages that have the device at their end of the line in common, wherever they are placed.
-  bool in_turn(size_t a, size_t b) const {
-    return a == b || (side(a) == side(b) && at(a).anchored && at(b).anchored);
-  }
-
-  // Least time of the chosen stages in turn with `stage`, itself included, if their passes have so
-  // many bytes at the end of the line; kNever if one does not fit.
-  Seconds least_time(size_t stage, Bytes slack) const {
-    Seconds sum;
-    for (size_t i = 0; i <= stage; ++i) {
-      if (!in_turn(i, stage)) continue;
-      const Placement& placement = problem_.placement(i, chosen_[i]->placement);
-      const int variant = fastest(placement, *chosen_[i], slack);
-      if (variant < 0) return kNever;
-      sum += placement.variants[variant].time;
+  Ranking::Tie tie(size_t count) const {
+    Ranking::Tie sum;
+    for (size_t i = 0; i < stages_; ++i) {
+      const Ranking::Tie& least = i < count ? chosen_[i]->tie : options_[i].tie;
+      sum.changes += least.changes;
+      sum.devices += least.devices;
     }
     return sum;
   }
 
-  // What a chosen stage holds at its end of the line.
-  Bytes bytes_at_end(size_t stage) const {
-    const Option& option = *chosen_[stage];
-    if (stage != kGeneration || option.end_rank < 0) return option.at_end;
-    const Placement& generation = problem_.placement(stage, option.placement);
-    const Placement& training = problem_.placement(kTraining, chosen_[kTraining]->placement);
-    const int rank =
-        generation.side == Side::kFront ? training.ranks.front() : training.ranks.back();
-    const bool aliased = training.stage.layout == generation.stage.layout &&
-                         !training.stage.offload && rank == option.end_rank;
-    return aliased ? Bytes() : option.at_end;
+  const Placement& placement(size_t stage) const {
+    return problem_.placement(stage, chosen_[stage]->placement);
   }
 
-  // The critical path if the first `count` stages are as chosen and the others as fast as can be.
-  Seconds critical_bound(size_t count, Seconds sync) {
-    for (size_t i = 0; i < count; ++i) passes_[i] = &chosen_[i]->least;
-    find_sharing(count);
-    return open_bound(count, count, sync);
-  }
-
-  // An open stage either avoids the devices that the chosen ones take at the other side, or shares
-  // one with the stage that takes the most. (Where hosts differ there may be gaps to share.)
-  Seconds open_bound(size_t stage, size_t count, Seconds sync) {
-    if (stage == stages_) return problem_.total(passes_, sync, sharing_);
-    size_t opposite = stages_;
-    for (size_t i = 0; i < count && problem_.is_regular(); ++i) {
-      if (side(i) == side(stage)) continue;
-      if (opposite == stages_ || chosen_[i]->devices > chosen_[opposite]->devices) opposite = i;
-    }
-    passes_[stage] = &at(stage).least.back().second;
-    if (opposite == stages_) return open_bound(stage + 1, count, sync);
-    sharing_[stage] |= StageSet{1} << opposite;
-    sharing_[opposite] |= StageSet{1} << stage;
-    const Seconds sharing = open_bound(stage + 1, count, sync);
-    sharing_[stage] &= ~(StageSet{1} << opposite);
-    sharing_[opposite] &= ~(StageSet{1} << stage);
-    passes_[stage] = at(stage).least_within(problem_.devices() - chosen_[opposite]->devices);
-    if (passes_[stage] == nullptr) return sharing;
-    return std::min(sharing, open_bound(stage + 1, count, sync));
-  }
-
-  // Who certainly shares devices if the first `count` stages are as chosen.
-  void find_sharing(size_t count) {
-    for (size_t i = 0; i < stages_; ++i) {
-      sharing_[i] = StageSet{1} << i;
-      for (size_t j = 0; j < stages_; ++j) {
-        if (certainly_share(i, j, count)) sharing_[i] |= StageSet{1} << j;
+  // What the model-stages in turn with `stage` take at least if it has `option`, or one after it.
+  Seconds time_before(size_t stage, Seconds sync, const Option& option) const {
+    Seconds longest;
+    for (const Clique& clique : in_turn_) {
+      if (!has(clique.members, stage)) continue;
+      Seconds sum = option.ways.front().time + clique.rest[stage + 1].least_time();
+      if (clique.syncs()) sum += sync;
+      for (size_t i = 0; i < stage; ++i) {
+        if (has(clique.members, i)) sum += chosen_[i]->ways.front().time;
       }
+      longest = std::max(longest, sum);
     }
+    return longest;
   }
 
-  bool certainly_share(size_t a, size_t b, size_t count) const {
-    if (in_turn(a, b)) return true;
-    if (a >= count || b >= count) return false;
-    return Problem::share(problem_.placement(a, chosen_[a]->placement),
-                          problem_.placement(b, chosen_[b]->placement));
-  }
-
-  void finish(Seconds sync) {
-    Choice placements;
-    Bytes most;
-    for (size_t i = 0; i < stages_; ++i) {
-      placements.push_back(chosen_[i]->placement);
-      most += problem_.placement(i, placements[i]).most_resident;
-    }
-    if (!problem_.fits_hosts(placements)) return;
-    find_sharing(stages_);
-    std::vector<Bytes> resident;
-    std::vector<std::vector<int>> fitting(stages_);
-    for (size_t i = 0; i < stages_; ++i) {
-      const Placement& placement = problem_.placement(i, placements[i]);
-      for (size_t v = chosen_[i]->first_variant; v < placement.variants.size(); ++v) {
-        const Variant& variant = placement.variants[v];
-        const bool slower = std::ranges::any_of(fitting[i], [&](int faster) {
-          return std::ranges::equal(placement.variants[faster].passes, variant.passes,
-                                    std::less_equal<>());
-        });
-        if (slower) continue;
-        if (most + variant.most_transient > usable_) {
-          if (resident.empty()) resident = problem_.resident(placements);
-          if (!fits(placement, variant, resident)) continue;
-        }
-        fitting[i].push_back(static_cast<int>(v));
+  // The same of what is chosen up to `stage`, in the ways that fit.
+  Seconds time_with(size_t stage, Seconds sync) const {
+    Seconds longest;
+    for (const Clique& clique : in_turn_) {
+      if (!has(clique.members, stage)) continue;
+      Seconds sum = clique.rest[stage + 1].least_time(usable_ - held(clique, stage + 1));
+      if (clique.syncs()) sum += sync;
+      for (size_t i = 0; i <= stage; ++i) {
+        if (has(clique.members, i)) sum += chosen_[i]->ways[ways_[i]].time;
       }
-      if (fitting[i].empty()) return;
+      longest = std::max(longest, sum);
     }
-    Found found{.placements = std::move(placements), .variants = {}, .total = kNever};
-    Choice variants;
-    choose_variants(fitting, variants, sync, found);
-    ranking_.add(problem_, std::move(found));
+    return longest;
   }
 
-  bool fits(const Placement& placement, const Variant& variant,
-            const std::vector<Bytes>& resident) const {
-    for (size_t i = 0; i < resident.size(); ++i) {
-      const int rank = placement.ranks[i];
-      if (rank >= 0 && resident[i] + variant.transient[rank] > usable_) return false;
+  // Those that share nothing need devices of their own.
+  bool has_room(size_t stage, int devices) const {
+    return std::ranges::all_of(apart_, [&](StageSet set) {
+      return !has(set, stage) || devices <= room(set, stage, stage);
+    });
+  }
+
+  // What a set of stages apart leaves to one of them, given the devices of the first `count`.
+  int room(StageSet set, size_t stage, size_t count) const {
+    int left = problem_.devices();
+    for (size_t i = 0; i < stages_; ++i) {
+      if (i == stage || !has(set, i)) continue;
+      left -= i < count ? devices_[i] : options_[i].fewest_devices();
+    }
+    return left;
+  }
+
+  // What the first `count` stages hold at least on the device that a clique shares.
+  Bytes held(const Clique& clique, size_t count) const {
+    Bytes sum;
+    for (size_t i = 0; i < count; ++i) {
+      if (has(clique.members, i)) sum += held(i);
+    }
+    return sum;
+  }
+
+  Bytes held(size_t stage) const {
+    if (stage != kGeneration || !has(sharing_[kTraining], kGeneration)) {
+      return chosen_[stage]->held;
+    }
+    const StagePlan& training = placement(kTraining).stage;
+    const bool may_alias =
+        training.layout == placement(kGeneration).stage.layout && !training.offload;
+    return may_alias ? Bytes() : chosen_[stage]->held;
+  }
+
+  // The fastest way of each of the first `count` stages that leaves room for what all hold that
+  // share a device with it, and so their passes; false if there is none.
+  bool choose_ways(size_t count) {
+    std::ranges::fill(ways_, 0);
+    for (size_t stage = 0; stage < count; ++stage) {
+      for (const Clique& clique : in_turn_) {
+        if (!has(clique.members, stage)) continue;
+        const Bytes slack = usable_ - held(clique, count) - clique.rest[count].least_bytes();
+        const int way = chosen_[stage]->fastest(slack);
+        if (way < 0) return false;
+        ways_[stage] = std::max(ways_[stage], size_t(way));
+      }
+      passes_[stage] = chosen_[stage]->least(ways_[stage]);
     }
     return true;
   }
 
-  // The fastest combination; there is rarely more than one.
-  void choose_variants(const std::vector<std::vector<int>>& fitting, Choice& variants, Seconds sync,
-                       Found& found) {
-    if (variants.size() < stages_) {
-      for (int variant : fitting[variants.size()]) {
-        variants.push_back(variant);
-        choose_variants(fitting, variants, sync, found);
-        variants.pop_back();
-      }
-      return;
+  // The critical path if the first `count` stages have these devices and passes, and the others are
+  // as fast as can be.
+  Seconds critical_bound(size_t count, Seconds sync) {
+    for (size_t stage = count; stage < stages_; ++stage) {
+      passes_[stage] = least_passes(stage, count);
+      if (passes_[stage].empty()) return kNever;
     }
-    for (size_t i = 0; i < stages_; ++i) {
-      passes_[i] = &problem_.placement(i, found.placements[i]).variants[variants[i]].passes;
+    return problem_.total(passes_, sync, sharing_);
+  }
+
+  // Of an open stage on the devices that are left to it; empty: there are too few.
+  PassTimes least_passes(size_t stage, size_t count) const {
+    int devices = problem_.devices();
+    for (const StageSet set : apart_) {
+      if (has(set, stage)) devices = std::min(devices, room(set, stage, count));
     }
-    const Seconds total = problem_.total(passes_, sync, sharing_);
-    if (total < found.total) {
-      found.total = total;
-      found.variants = variants;
-    }
+    return options_[stage].least_within(devices);
+  }
+
+  void finish(Seconds sync) {
+    Choice placements;
+    for (const Option* option : chosen_) placements.push_back(option->placement);
+    const Seconds at_least = critical_bound(stages_, sync);
+    std::optional<Found> found = arranging_->best(placements, passes_, at_least, tie(stages_));
+    if (found) ranking_.add(problem_, std::move(*found));
   }
 
   Problem& problem_;
+  const Sharing& sharing_;
   size_t stages_;
-  StageSet back_;
   Bytes usable_;
+  const std::vector<StageOptions>& options_;
+  bool gaps_;  // groups may leave devices to others
   Ranking& ranking_;
-  const std::array<std::vector<SideOptions>, 2>& options_;
-  // By side and stage: of this stage and the later ones on that side.
-  std::array<std::vector<Completion>, 2> completions_;
+  bool all_together_;
+  std::vector<Clique> in_turn_;
+  std::vector<StageSet> apart_;       // the largest sets of stages none of which share
+  std::optional<Geometry> geometry_;  // none: all share, or there may be gaps
+  std::optional<Arranging> arranging_;
   std::vector<const Option*> chosen_;
-  std::vector<const std::vector<Seconds>*> passes_;  // by stage: their times
-  std::vector<StageSet> sharing_;
+  // By stage: which of its option's ways, how many devices, the times of its passes.
+  std::vector<size_t> ways_;
+  std::vector<int> devices_;
+  std::vector<PassTimes> passes_;
+  std::vector<int> most_devices_;
+  std::vector<std::vector<std::pair<Seconds, const OptionGroup*>>> order_;  // while it is chosen
 };
+
+bool may_leave_gaps(const Problem& problem) {
+  return std::ranges::any_of(problem.stages(), [](const StageCandidates& stage) {
+    return std::ranges::any_of(stage.placements, [](const Placement& placement) {
+      return std::ranges::any_of(placement.settings, &Setting::has_gaps);
+    });
+  });
+}
 
 }  // namespace
 
 std::vector<Found> search(Problem& problem, const SearchOptions& options) {
   const size_t stages = problem.stages().size();
-  Bytes all;  // of what all stages hold if they share a device
-  for (size_t stage = 0; stage < stages; ++stage) all += least_at_end(problem, stage);
-  std::array<std::vector<SideOptions>, 2> sides;
-  for (size_t stage = 0; stage < stages; ++stage) {
-    const Bytes others = options.side_by_side ? Bytes() : all - least_at_end(problem, stage);
-    sides[0].push_back(side_options(problem, stage, Side::kFront, others, options.usable));
-    if (!options.side_by_side) continue;
-    sides[1].push_back(side_options(problem, stage, Side::kBack, others, options.usable));
+  const std::vector<StageOptions> choices = stage_options(problem, options.usable);
+  const bool gaps = may_leave_gaps(problem);
+  Ranking ranking(options.keep, options.tolerance);
+  const std::vector<Sharing> sharings = problem.begins().only_front()
+                                            ? std::vector<Sharing>{together(stages)}
+                                            : all_sharings(stages, gaps);
+  // What shares all devices is found at once. Then the most promising first.
+  std::vector<std::pair<Seconds, const Sharing*>> order;
+  for (const Sharing& sharing : sharings) {
+    SharedSearch search(problem, sharing, options.usable, choices, gaps, ranking);
+    order.emplace_back(&sharing == &sharings.front() ? Seconds() : search.bound(), &sharing);
   }
-  Ranking ranking(options);
-  // What is mirrored is the same plan, so training stays at the front. The most promising first.
-  std::vector<std::pair<Seconds, StageSet>> order;
-  for (StageSet back = 0; back < (options.side_by_side ? StageSet{1} << stages : 1); back += 2) {
-    order.emplace_back(SideSearch(problem, back, options.usable, sides, ranking).bound(), back);
-  }
-  std::ranges::sort(order);
-  for (const auto& [bound, back] : order) {
+  std::ranges::stable_sort(order, {}, [](const auto& entry) { return entry.first; });
+  for (const auto& [bound, sharing] : order) {
     if (bound == kNever || ranking.useless(bound)) break;
-    SideSearch(problem, back, options.usable, sides, ranking).run();
+    SharedSearch(problem, *sharing, options.usable, choices, gaps, ranking).run();
   }
   return ranking.take();
 }
 
 SearchOptions search_options(const PlannerOptions& options, Bytes usable) {
-  return {.usable = usable,
-          .keep = options.keep,
-          .tolerance = options.tolerance,
-          .side_by_side = options.side_by_side};
+  return {.usable = usable, .keep = options.keep, .tolerance = options.tolerance};
 }
 
 }  // namespace nereus

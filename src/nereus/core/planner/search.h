@@ -1,4 +1,4 @@
-// Exact branch and bound over one placement per model-stage.
+// Exact branch and bound over one placement per model-stage and where each begins.
 #pragma once
 
 #include <limits>
@@ -15,7 +15,6 @@ struct SearchOptions {
   Bytes usable;          // peak memory is at most this on each device
   int keep = 0;          // runners-up
   double tolerance = 0;  // they are at most this much slower than the best
-  bool side_by_side = false;
 };
 
 // The fastest plans that fit, best first, one of each Problem::kind. Equally fast: those with fewer
