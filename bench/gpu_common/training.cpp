@@ -9,7 +9,7 @@
 #include "nereus/core/cost/memory.h"
 #include "nereus/runtime/cuda/device.h"
 #include "nereus/runtime/engine/stopwatch.h"
-#include "nereus/runtime/rl/minibatch.h"
+#include "nereus/runtime/live/micro_batches.h"
 
 namespace nereus::bench {
 

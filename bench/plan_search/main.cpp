@@ -69,7 +69,7 @@ Json formulate(Problem& problem, const JobSpec& job, const Cluster& cluster, Byt
   const std::vector<std::vector<NodeId>> before = predecessors(job.workflow);
   for (size_t i = 0; i < job.workflow.nodes.size(); ++i) {
     const WorkflowNode& node = job.workflow.nodes[i];
-    const bool host = node.pass == Pass::kReward || node.pass == Pass::kAdvantage;
+    const bool host = !runs_on_devices(node.pass);
     const Seconds time =
         host ? predicted_time(ideal_node_work(node, {}, job, cluster), {}) : Seconds();
     Json after = Json::array();

@@ -37,9 +37,7 @@ class Unit {
 };
 
 using Bytes = Unit<struct BytesTag, int64_t>;
-using Tokens = Unit<struct TokensTag, int64_t>;
 using Seconds = Unit<struct SecondsTag, double>;
-using Flops = Unit<struct FlopsTag, double>;
 
 // "1.50 GiB", "312 KiB", "17 B".
 std::string to_string(Bytes bytes);

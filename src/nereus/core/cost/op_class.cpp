@@ -7,67 +7,20 @@
 
 namespace nereus {
 
-std::string to_string(OpClass op_class) {
-  switch (op_class) {
-    case OpClass::kCompute:
-      return "compute";
-    case OpClass::kDecode:
-      return "decode";
-    case OpClass::kTensorComm:
-      return "tensor_comm";
-    case OpClass::kPipelineComm:
-      return "pipeline_comm";
-    case OpClass::kGradientComm:
-      return "gradient_comm";
-    case OpClass::kOptimizer:
-      return "optimizer";
-    case OpClass::kTransfer:
-      return "transfer";
-    case OpClass::kSwitch:
-      return "switch";
-    case OpClass::kHost:
-      return "host";
-    case OpClass::kGemm:
-      return "gemm";
-    case OpClass::kOperands:
-      return "operands";
-    case OpClass::kAttention:
-      return "attention";
-    case OpClass::kCache:
-      return "cache";
-    case OpClass::kNorm:
-      return "norm";
-    case OpClass::kElementwise:
-      return "elementwise";
-    case OpClass::kRotary:
-      return "rotary";
-    case OpClass::kLaunch:
-      return "launch";
-    case OpClass::kAllReduce:
-      return "all_reduce";
-    case OpClass::kAllGather:
-      return "all_gather";
-    case OpClass::kSend:
-      return "send";
-    case OpClass::kHop:
-      return "hop";
-    case OpClass::kRamp:
-      return "ramp";
-    case OpClass::kFarAllReduce:
-      return "far_all_reduce";
-    case OpClass::kFarAllGather:
-      return "far_all_gather";
-    case OpClass::kFarSend:
-      return "far_send";
-    case OpClass::kFarHop:
-      return "far_hop";
-    case OpClass::kFarRamp:
-      return "far_ramp";
-    case OpClass::kHostCopy:
-      return "host_copy";
-  }
-  throw Error(ErrorCode::kInternal, "unknown operation class");
-}
+namespace {
+
+// In the enum's order.
+constexpr std::array kNames = {
+    "compute",    "decode",  "tensor_comm", "pipeline_comm", "gradient_comm",  "optimizer",
+    "transfer",   "switch",  "host",        "gemm",          "operands",       "attention",
+    "cache",      "norm",    "elementwise", "rotary",        "launch",         "all_reduce",
+    "all_gather", "send",    "hop",         "ramp",          "far_all_reduce", "far_all_gather",
+    "far_send",   "far_hop", "far_ramp",    "host_copy"};
+static_assert(kNames.size() == kOpClasses);
+
+}  // namespace
+
+std::string to_string(OpClass op_class) { return kNames.at(static_cast<size_t>(op_class)); }
 
 OpClass parse_op_class(const std::string& text) {
   std::vector<std::string> words;

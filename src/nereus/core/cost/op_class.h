@@ -41,14 +41,14 @@ enum class OpClass {
   kFarRamp,
   kHostCopy,  // between a device and the memory of its host
 };
-inline constexpr std::array kAllOpClasses = {
-    OpClass::kCompute,      OpClass::kDecode,    OpClass::kTensorComm,   OpClass::kPipelineComm,
-    OpClass::kGradientComm, OpClass::kOptimizer, OpClass::kTransfer,     OpClass::kSwitch,
-    OpClass::kHost,         OpClass::kGemm,      OpClass::kOperands,     OpClass::kAttention,
-    OpClass::kCache,        OpClass::kNorm,      OpClass::kElementwise,  OpClass::kRotary,
-    OpClass::kLaunch,       OpClass::kAllReduce, OpClass::kAllGather,    OpClass::kSend,
-    OpClass::kHop,          OpClass::kRamp,      OpClass::kFarAllReduce, OpClass::kFarAllGather,
-    OpClass::kFarSend,      OpClass::kFarHop,    OpClass::kFarRamp,      OpClass::kHostCopy};
+inline constexpr size_t kOpClasses = static_cast<size_t>(OpClass::kHostCopy) + 1;
+
+// In the enum's order.
+inline constexpr std::array<OpClass, kOpClasses> kAllOpClasses = [] {
+  std::array<OpClass, kOpClasses> all{};
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<OpClass>(i);
+  return all;
+}();
 
 std::string to_string(OpClass op_class);  // "compute", "decode", "tensor_comm", …
 OpClass parse_op_class(const std::string& text);

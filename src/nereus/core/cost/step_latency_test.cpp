@@ -321,7 +321,7 @@ TEST(Latency, TwiceTheRatesIsHalfTheTime) {
     const auto rated = [&] {
       double time = 0;
       for (const WorkflowNode& node : job.workflow.nodes) {
-        if (node.pass == Pass::kReward || node.pass == Pass::kAdvantage) continue;
+        if (!runs_on_devices(node.pass)) continue;
         for (const auto& [whole, operations] : ideal_node_work(node, plan, job, cluster)) {
           time += operations.sum() - operations[OpClass::kLaunch];
         }

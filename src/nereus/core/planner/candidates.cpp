@@ -70,7 +70,7 @@ class Predictor {
         current_(current == nullptr ? nullptr : find(*current, model_stage)) {
     for (size_t i = 0; i < job.workflow.nodes.size(); ++i) {
       const WorkflowNode& node = job.workflow.nodes[i];
-      const bool host = node.pass == Pass::kReward || node.pass == Pass::kAdvantage;
+      const bool host = !runs_on_devices(node.pass);
       if (host || node.pass == Pass::kSyncWeights || node.runs_on != model_stage) continue;
       nodes_.push_back(static_cast<int>(i));
     }

@@ -38,7 +38,7 @@ Problem::Problem(JobSpec job, Cluster cluster, const DevicePool& pool,
   for (size_t i = 0; i < host_times_.size(); ++i) {
     const WorkflowNode& node = job_.workflow.nodes[i];
     if (node.pass == Pass::kSyncWeights) sync_nodes_.push_back(static_cast<int>(i));
-    if (node.pass != Pass::kReward && node.pass != Pass::kAdvantage) continue;
+    if (runs_on_devices(node.pass)) continue;
     host_times_[i] = predicted_time(ideal_node_work(node, {}, job_, cluster_), calibration_);
   }
 }

@@ -58,7 +58,7 @@ std::vector<Way> all_ways(const StagePlan& placed, const Case& c) {
     const Plan alone{{variant}};
     for (const WorkflowNode& node : c.job.workflow.nodes) {
       const bool mine = node.runs_on == placed.model_stage && node.pass != Pass::kSyncWeights &&
-                        node.pass != Pass::kReward && node.pass != Pass::kAdvantage;
+                        runs_on_devices(node.pass);
       way.times.push_back(mine ? predicted_time(ideal_node_work(node, alone, c.job, c.cluster), {})
                                : Seconds());
     }
@@ -86,7 +86,7 @@ class Enumeration {
       }
     }
     for (const WorkflowNode& node : c.job.workflow.nodes) {
-      const bool host = node.pass == Pass::kReward || node.pass == Pass::kAdvantage;
+      const bool host = !runs_on_devices(node.pass);
       host_times_.push_back(host ? predicted_time(ideal_node_work(node, {}, c.job, c.cluster), {})
                                  : Seconds());
     }
@@ -234,7 +234,7 @@ class Enumeration {
       std::vector<std::vector<DeviceId>> devices(times.size());
       for (size_t node = 0; node < times.size(); ++node) {
         const WorkflowNode& each = graph_.nodes[node];
-        if (each.pass == Pass::kReward || each.pass == Pass::kAdvantage) continue;
+        if (!runs_on_devices(each.pass)) continue;
         devices[node] = devices_of({{at(plan, each.runs_on)}}).devices();
         if (each.pass != Pass::kSyncWeights) continue;
         devices[node] = devices_of({{at(plan, kTraining), at(plan, kGeneration)}}).devices();

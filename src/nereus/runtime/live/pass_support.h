@@ -8,8 +8,8 @@
 
 #include "nereus/core/base/error.h"
 #include "nereus/core/base/log.h"
+#include "nereus/runtime/live/micro_batches.h"
 #include "nereus/runtime/live/runtime.h"
-#include "nereus/runtime/rl/minibatch.h"
 
 namespace nereus {
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "nereus/runtime/live/pass_support.h"
+#include "nereus/runtime/rl/minibatch.h"
 #include "nereus/runtime/rl/rewards/place_score.h"
 
 namespace nereus {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "nereus/runtime/live/pass_support.h"
+#include "nereus/runtime/rl/minibatch.h"
 
 namespace nereus {
 
@@ -142,7 +143,7 @@ PassResult update_actor(const Training& training, const std::vector<int64_t>& mi
         }
         targets.weights = weights.of_loss(batch, tensor);
         targets.metric_weights = weights.of_metrics(batch, tensor);
-        return policy_loss(outputs, targets, policy);
+        return policy_loss({outputs.log_probs, outputs.entropy}, targets, policy);
       });
 }
 
@@ -161,7 +162,7 @@ PassResult update_critic(const Training& training, const std::vector<int64_t>& m
         targets.returns = gather(experience, batch.samples, &Sample::returns, tensor);
         targets.weights = weights.of_loss(batch, tensor);
         targets.metric_weights = weights.of_metrics(batch, tensor);
-        return value_loss(outputs, targets, value);
+        return value_loss(outputs.values, targets, value);
       });
 }
 

@@ -140,7 +140,7 @@ void verify(const ValueLossOptions& options) {
                "at least 0");
 }
 
-Loss policy_loss(const TokenOutputs& outputs, const PolicyTargets& targets,
+Loss policy_loss(const PolicyOutputs& outputs, const PolicyTargets& targets,
                  const PolicyLossOptions& options) {
   const auto policy = clipped_policy_loss(outputs.log_probs, targets, options);
   const auto token_mean = [&](const at::Tensor& values) {
@@ -155,7 +155,7 @@ Loss policy_loss(const TokenOutputs& outputs, const PolicyTargets& targets,
     metrics.emplace_back("actor/entropy", token_mean(outputs.entropy));
   }
   if (options.entropy_coeff != 0) {
-    NEREUS_CHECK(outputs.entropy.defined(), "policy_loss: entropy_coeff needs with_entropy");
+    NEREUS_CHECK(outputs.entropy.defined(), "policy_loss: entropy_coeff needs the entropy");
     loss = loss - options.entropy_coeff * weighted_sum(targets.weights, outputs.entropy);
   }
   if (options.use_kl_loss) {
@@ -168,9 +168,8 @@ Loss policy_loss(const TokenOutputs& outputs, const PolicyTargets& targets,
   return {loss, to_host(metrics)};
 }
 
-Loss value_loss(const TokenOutputs& outputs, const ValueTargets& targets,
+Loss value_loss(const at::Tensor& values, const ValueTargets& targets,
                 const ValueLossOptions& options) {
-  const at::Tensor& values = outputs.values;
   const at::Tensor clipped =
       targets.old_values +
       at::clamp(values - targets.old_values, -options.cliprange_value, options.cliprange_value);

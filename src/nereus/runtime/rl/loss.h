@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "nereus/runtime/nn/pipeline.h"
 #include "nereus/runtime/rl/kl.h"
 
 namespace nereus {
@@ -57,6 +56,11 @@ struct PolicyTargets {
   at::Tensor weights;         // aggregation weights
   at::Tensor metric_weights;  // 1 / tokens of the mini-batch: metrics are token means
 };
+// What the actor says of the same tokens now, [n] each, differentiable.
+struct PolicyOutputs {
+  at::Tensor log_probs;
+  at::Tensor entropy;  // undefined unless it is in the loss or in the metrics
+};
 struct ValueTargets {
   at::Tensor old_values;
   at::Tensor returns;
@@ -72,10 +76,11 @@ struct Loss {
 // Metrics: actor/pg_loss, actor/kl_loss (if used), both aggregated as the loss is; as means over
 // tokens actor/pg_clipfrac, actor/pg_clipfrac_lower, actor/ppo_kl, actor/entropy (if the outputs
 // have it).
-Loss policy_loss(const TokenOutputs& outputs, const PolicyTargets& targets,
+Loss policy_loss(const PolicyOutputs& outputs, const PolicyTargets& targets,
                  const PolicyLossOptions& options);
-// Metrics: critic/vf_loss, critic/vf_clipfrac, critic/vpred_mean.
-Loss value_loss(const TokenOutputs& outputs, const ValueTargets& targets,
+// `values`: the critic's, [n], differentiable. Metrics: critic/vf_loss, critic/vf_clipfrac,
+// critic/vpred_mean.
+Loss value_loss(const at::Tensor& values, const ValueTargets& targets,
                 const ValueLossOptions& options);
 
 }  // namespace nereus

@@ -28,7 +28,7 @@ at::Tensor token_weights(LossAggregation mode) {
 }
 
 struct Policy {
-  TokenOutputs outputs;
+  PolicyOutputs outputs;
   PolicyTargets targets;
   PolicyLossOptions options;
 };
@@ -149,7 +149,7 @@ TEST(PolicyLoss, OfNoTokenIsZero) {
                         .ref_log_probs = none,
                         .weights = none,
                         .metric_weights = none};
-  TokenOutputs outputs;
+  PolicyOutputs outputs;
   outputs.log_probs = none;
   outputs.entropy = none;
   PolicyLossOptions options;
@@ -191,9 +191,8 @@ TEST(ValueLoss, Golden) {
     return at::tensor(g[key].get<std::vector<double>>(), kDouble);
   };
   const at::Tensor weights = at::full({3}, 1.0 / 3, kDouble);
-  const Loss loss =
-      value_loss({.values = tensor("vpred")}, {tensor("old"), tensor("ret"), weights, weights},
-                 {.cliprange_value = g["cliprange_value"]});
+  const Loss loss = value_loss(tensor("vpred"), {tensor("old"), tensor("ret"), weights, weights},
+                               {.cliprange_value = g["cliprange_value"]});
   EXPECT_NEAR(loss.loss.item<double>(), g["loss_half"].get<double>(), 1e-12);
   EXPECT_NEAR(loss.metrics.at("critic/vf_loss"), g["loss_half"].get<double>(), 1e-12);
   EXPECT_NEAR(loss.metrics.at("critic/vf_clipfrac"), g["vf_clipfrac"].get<double>(), 1e-12);

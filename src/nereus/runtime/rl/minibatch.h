@@ -1,4 +1,4 @@
-// From logical samples to the tensors that passes consume, and back.
+// Which samples an optimizer step sees, and their values as tensors and back.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -6,7 +6,6 @@
 #include <span>
 #include <vector>
 
-#include "nereus/runtime/nn/pipeline.h"
 #include "nereus/runtime/rl/sample.h"
 
 namespace nereus {
@@ -20,22 +19,6 @@ std::vector<std::vector<int64_t>> mini_batches(int64_t samples, int64_t mini_bat
 // The tokens of a sample that losses and their normalisers count: its response, or none if it was
 // not scored.
 int64_t learnable_tokens(const Sample& sample);
-
-// The samples of one micro-batch: `samples` are indices into the experience, in the order of the
-// sequences of `input`.
-struct SampleBatch {
-  MicroBatch input;
-  std::vector<int64_t> samples;
-};
-
-// Cuts `indices` into runs of at most `micro_batch` samples. Tensors are on `device`.
-std::vector<SampleBatch> micro_batches(const Experience& experience,
-                                       std::span<const int64_t> indices, int64_t micro_batch,
-                                       at::Device device);
-
-// The micro-batch with each sequence's last token in place of those that predict response tokens:
-// passes give one output per sample.
-MicroBatch with_last_tokens(MicroBatch input);
 
 // Per-token values of the given samples, concatenated in order: [n].
 at::Tensor gather(const Experience& experience, std::span<const int64_t> samples,
