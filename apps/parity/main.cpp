@@ -16,8 +16,8 @@
 #include <mutex>
 #include <utility>
 
-#include "nereus/runtime/data/files.h"
 #include "nereus/runtime/data/hf_model.h"
+#include "nereus/runtime/files/files.h"
 #include "nereus/runtime/nn/generate.h"
 #include "nereus/runtime/nn/pipeline.h"
 #include "nereus/runtime/nn/testing.h"

@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <iostream>
 
-#include "nereus/app/config/options.h"
+#include "nereus/app/driver/live_options.h"
 #include "nereus/app/driver/start.h"
-#include "nereus/runtime/data/files.h"
+#include "nereus/runtime/files/files.h"
 #include "nereus/runtime/live/live_job.h"
 
 namespace nereus {

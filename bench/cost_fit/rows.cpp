@@ -11,9 +11,6 @@ namespace {
 constexpr double kLaunchSeconds = 5e-6;
 constexpr double kHalf = 2;  // bytes of a bf16 element
 
-constexpr ModelStage kTraining = {Role::kActor, Stage::kTraining};
-constexpr ModelStage kGeneration = {Role::kActor, Stage::kGeneration};
-
 double number(const Json& row, const char* key) { return require<double>(row, key, "row"); }
 int64_t count(const Json& row, const char* key, int64_t other = 1) {
   return optional(row, key, other, "row");
@@ -84,9 +81,10 @@ Operations step_work(const Json& row, const Hardware& hardware, Cluster cluster)
   Layout layout = cut;
   layout.zero = static_cast<int>(gpus) / cut.devices();
   Plan plan;
-  plan.stages.push_back(contiguous(
-      kGeneration, {.tp = static_cast<int>(count(row, "generation_tp", cut.tp))}, gpus, per_host));
-  plan.stages.push_back(contiguous(kTraining, layout, gpus, per_host));
+  plan.stages.push_back(contiguous(kActorGeneration,
+                                   {.tp = static_cast<int>(count(row, "generation_tp", cut.tp))},
+                                   gpus, per_host));
+  plan.stages.push_back(contiguous(kActorTraining, layout, gpus, per_host));
   plan.stages.back().micro_batch = static_cast<int>(count(row, "micro_batch"));
   plan.stages.back().recompute = count(row, "recompute", 0) != 0;
 
@@ -98,9 +96,9 @@ Operations step_work(const Json& row, const Hardware& hardware, Cluster cluster)
                                   .pipeline_chunks = static_cast<int>(count(row, "chunks")),
                                   .gradient_overlap = 1}};
   const std::map<std::string, WorkflowNode> nodes = {
-      {"train", {"train", Pass::kTrain, kTraining}},
-      {"log_probs", {"log_probs", Pass::kLogProbs, kTraining}},
-      {"generate", {"generate", Pass::kGenerate, kGeneration}}};
+      {"train", {"train", Pass::kTrain, kActorTraining}},
+      {"log_probs", {"log_probs", Pass::kLogProbs, kActorTraining}},
+      {"generate", {"generate", Pass::kGenerate, kActorGeneration}}};
   Operations all;
   for (const auto& pass : require<std::vector<std::string>>(row, "passes", "row")) {
     for (const auto& [whole, operations] : ideal_node_work(nodes.at(pass), plan, job, cluster)) {

@@ -9,8 +9,6 @@ namespace nereus::bench {
 
 namespace {
 
-constexpr ModelStage kGeneration{Role::kActor, Stage::kGeneration};
-
 std::vector<GenerationRequest> random_requests(const ModelSpec& spec, int64_t sequences,
                                                int64_t prompt) {
   const at::Tensor tokens = at::randint(spec.vocab_size, {sequences, prompt}, at::kLong);
@@ -25,8 +23,8 @@ std::vector<GenerationRequest> random_requests(const ModelSpec& spec, int64_t se
 }  // namespace
 
 Generation::Generation(const GenerationCase& parameters)
-    : plan_(actor_plan(kGeneration, {parameters.tp, 1}, parameters.dp)),
-      state_(shape_named(parameters.shape), kGeneration, parameters.tp * parameters.dp),
+    : plan_(actor_plan(kActorGeneration, {parameters.tp, 1}, parameters.dp)),
+      state_(shape_named(parameters.shape), kActorGeneration, parameters.tp * parameters.dp),
       communicators_(first_gpus(cuda::device_count())) {
   const ModelSpec spec = shape_named(parameters.shape);
   state_.fill(plan_);

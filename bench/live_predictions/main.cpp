@@ -8,7 +8,8 @@
 #include <random>
 
 #include "common/record.h"
-#include "nereus/app/config/options.h"
+#include "nereus/app/assemble/job.h"
+#include "nereus/app/driver/live_options.h"
 #include "nereus/core/controller/learning.h"
 #include "nereus/core/transition/compile.h"
 #include "nereus/runtime/live/live_job.h"

@@ -16,10 +16,10 @@ namespace {
 // What runs before the decision: everything on the first half of the devices.
 Plan half_plan(std::span<const DeviceId> devices) {
   const auto half = devices.first(devices.size() / 2);
-  return plan_of({stage_on({Role::kActor, Stage::kGeneration}, {.tp = 2}, half),
-                  stage_on({Role::kActor, Stage::kTraining}, {.tp = 4, .pp = 2}, half),
-                  stage_on({Role::kCritic, Stage::kTraining}, {.tp = 4, .pp = 2}, half),
-                  stage_on({Role::kReference, Stage::kInference}, {.tp = 2}, half)});
+  return plan_of({stage_on(kActorGeneration, {.tp = 2}, half),
+                  stage_on(kActorTraining, {.tp = 4, .pp = 2}, half),
+                  stage_on(kCriticTraining, {.tp = 4, .pp = 2}, half),
+                  stage_on(kReferenceInference, {.tp = 2}, half)});
 }
 
 // A step under `plan` that took what it ideally takes, after which all devices are there.

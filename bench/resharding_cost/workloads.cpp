@@ -6,11 +6,6 @@ namespace nereus::bench {
 
 namespace {
 
-constexpr ModelStage kActorGeneration{Role::kActor, Stage::kGeneration};
-constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
-constexpr ModelStage kCriticTraining{Role::kCritic, Stage::kTraining};
-constexpr ModelStage kReference{Role::kReference, Stage::kInference};
-
 // The first `devices` devices of as many hosts as they need.
 struct Machine {
   Cluster cluster;
@@ -41,7 +36,7 @@ std::vector<Workload> growth(const std::string& cluster) {
                                       stage_on(kCriticTraining, training, some)};
         if (all_of_ppo) {
           stages.push_back(stage_on(kActorTraining, training, some));
-          stages.push_back(stage_on(kReference, serving, some));
+          stages.push_back(stage_on(kReferenceInference, serving, some));
         }
         return plan_of(std::move(stages));
       };

@@ -14,11 +14,6 @@ namespace nereus::bench {
 
 namespace {
 
-constexpr ModelStage kActorGeneration{Role::kActor, Stage::kGeneration};
-constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
-constexpr ModelStage kCriticTraining{Role::kCritic, Stage::kTraining};
-constexpr ModelStage kReference{Role::kReference, Stage::kInference};
-
 // What a plan leaves free of each device.
 constexpr double kHeadroom = 0.1;
 
@@ -33,7 +28,7 @@ Case relayout(std::span<const DeviceId> all) {
   const auto plan = [&](Layout training, Layout generation) {
     return plan_of(
         {stage_on(kActorGeneration, generation, all), stage_on(kActorTraining, training, all),
-         stage_on(kCriticTraining, training, all), stage_on(kReference, {.tp = 2}, all)});
+         stage_on(kCriticTraining, training, all), stage_on(kReferenceInference, {.tp = 2}, all)});
   };
   return {plan({.tp = 4, .pp = 2}, {.tp = 2}), plan({.tp = 2, .pp = 4}, {.tp = 4})};
 }
@@ -44,7 +39,7 @@ Case growth(std::span<const DeviceId> all) {
     return plan_of({stage_on(kActorGeneration, {.tp = 2}, devices),
                     stage_on(kActorTraining, {.tp = 4, .pp = 2}, devices),
                     stage_on(kCriticTraining, {.tp = 4, .pp = 2}, devices),
-                    stage_on(kReference, {.tp = 2}, devices)});
+                    stage_on(kReferenceInference, {.tp = 2}, devices)});
   };
   return {plan(all.first(all.size() / 2)), plan(all)};
 }
@@ -54,7 +49,7 @@ Case growth(std::span<const DeviceId> all) {
 // 56 GB fit beside the headroom only after the critic has left.
 Case handover(std::span<const DeviceId> all) {
   const auto plan = [&](size_t actor) {
-    return plan_of({stage_on(kActorGeneration, {}, all), stage_on(kReference, {}, all),
+    return plan_of({stage_on(kActorGeneration, {}, all), stage_on(kReferenceInference, {}, all),
                     stage_on(kActorTraining, {.tp = 2}, all.first(actor)),
                     stage_on(kCriticTraining, {.tp = 2}, all.subspan(actor))});
   };

@@ -15,7 +15,7 @@
 #include "mutate.h"
 #include "nereus/core/base/error.h"
 #include "nereus/core/base/hash.h"
-#include "nereus/runtime/data/files.h"
+#include "nereus/runtime/files/files.h"
 #include "readers.h"
 
 namespace nereus::fuzz {

@@ -7,23 +7,23 @@
 #include <span>
 #include <utility>
 
+#include "nereus/app/assemble/devices.h"
+#include "nereus/app/assemble/job.h"
+#include "nereus/app/assemble/starting_plan.h"
+#include "nereus/app/compare/frameworks.h"
 #include "nereus/app/config/changes.h"
-#include "nereus/app/config/devices.h"
-#include "nereus/app/config/frameworks/frameworks.h"
-#include "nereus/app/config/options.h"
-#include "nereus/app/driver/starting_plan.h"
 #include "nereus/app/observe/explain.h"
 #include "nereus/app/observe/records.h"
 #include "nereus/app/observe/summary.h"
 #include "nereus/core/base/hash.h"
 #include "nereus/runtime/bridge/tokenizer.h"
 #include "nereus/runtime/data/checkpoint.h"
-#include "nereus/runtime/data/files.h"
 #include "nereus/runtime/data/hf_model.h"
 #include "nereus/runtime/data/prompts.h"
+#include "nereus/runtime/files/files.h"
 #include "nereus/runtime/live/saved_state.h"
-#include "nereus/runtime/live/schedule.h"
 #include "nereus/runtime/rl/rewards/vader_sentiment.h"
+#include "nereus/runtime/supply/schedule.h"
 
 namespace nereus::fuzz {
 
@@ -44,7 +44,7 @@ Config quickstart(const std::vector<std::string>& overrides = {}) {
   return load_config(kSource / "examples/quickstart.yaml", overrides);
 }
 
-JobSpec quickstart_job() { return job_spec(to_live_options(quickstart()), 0); }
+JobSpec quickstart_job() { return to_job_spec(quickstart(), /*on_gpus=*/false); }
 
 // What commands do with a config before they start anything.
 void use(const Config& config) {

@@ -134,15 +134,15 @@ def test_a_stop_saves_the_boundary_before_the_step_and_says_so_at_once(tmp_path)
 @pytest.mark.parametrize("there", [False, True])
 def test_a_stop_while_the_job_starts_changes_nothing(tmp_path, there):
     directory = tmp_path / "runs/run"
-    # A prompt file that takes seconds to tokenise.
-    prompts = tmp_path / "many.jsonl"
-    prompts.write_text((ROOT / "assets/prompts/stories.jsonl").read_text() * 3000)
+    # The job waits for its reward to be loaded.
+    reward = tmp_path / "reward.py"
+    reward.write_text("import time\ntime.sleep(60)\n")
     config = write_config(tmp_path)
     if there:
         assert run("train", config, "--run-dir", directory,
                    "trainer.total_training_steps=1").returncode == 0
     before = sorted(tmp_path.rglob("*"))
-    process = start("train", config, "--run-dir", directory, f"data.train_files={prompts}")
+    process = start("train", config, "--run-dir", directory, "reward.name=", f"custom_reward_function.path={reward}")
     lock = directory / "lock"
     while not lock.exists() or lock.read_text() != str(process.pid):
         assert process.poll() is None

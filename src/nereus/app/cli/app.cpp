@@ -11,7 +11,7 @@
 #include <new>
 
 #include "nereus/app/cli/commands.h"
-#include "nereus/app/driver/limits.h"
+#include "nereus/app/observe/limits.h"
 #include "nereus/core/base/error.h"
 
 namespace nereus {
@@ -32,7 +32,7 @@ void fill_missing_streams() {
 
 }  // namespace
 
-int run_command_line(int argc, const char* const* argv) {
+int run_command_line(int argc, const char* const* argv, const DeviceCommands& devices) {
   fill_missing_streams();
   CLI::App app{
       "RL post-training of language models that changes its own parallel layout while it runs"};
@@ -41,12 +41,12 @@ int run_command_line(int argc, const char* const* argv) {
   app.set_version_flag("--version", "nereus " NEREUS_VERSION);
   app.footer("Start with:  ./nereus train examples/quickstart.yaml");
   Action action;
-  add_train(app, action);
+  add_train(app, devices, action);
   add_plan(app, action);
-  add_check(app, action);
-  add_transition(app, action);
+  add_check(app, devices, action);
+  add_transition(app, devices, action);
   add_explain(app, action);
-  add_export(app, action);
+  add_export(app, devices, action);
   add_config(app, action);
 
   try {

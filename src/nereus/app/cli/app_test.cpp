@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "nereus/app/cli/hand_over.h"
+
 namespace nereus {
 namespace {
 
@@ -23,7 +25,8 @@ Outcome run(std::vector<const char*> arguments) {
   arguments.insert(arguments.begin(), "nereus");
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
-  const int code = run_command_line(static_cast<int>(arguments.size()), arguments.data());
+  const DeviceCommands none = handed_over("nowhere/nereus-runtime", arguments.data());
+  const int code = run_command_line(static_cast<int>(arguments.size()), arguments.data(), none);
   return {code, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
 }
 
@@ -52,8 +55,17 @@ TEST(CommandLine, BadArgumentsAndInputExitWithTwo) {
   EXPECT_EQ(missing.code, 2);
   EXPECT_THAT(missing.err, HasSubstr("nowhere.yaml"));
   EXPECT_EQ(run({"explain", "nowhere"}).code, 2);
-  EXPECT_EQ(run({"export", "nowhere"}).code, 2);
   EXPECT_EQ(run({"config"}).code, 2);
+}
+
+// Arguments and config are judged first, without PyTorch.
+TEST(CommandLine, WhatNeedsTensorsIsHandedToTheProgramBesideIt) {
+  const std::string quickstart = std::string(NEREUS_SOURCE_DIR) + "/examples/quickstart.yaml";
+  for (const char* command : {"train", "check"}) {
+    const Outcome outcome = run({command, quickstart.c_str()});
+    EXPECT_EQ(outcome.code, 1) << command;
+    EXPECT_THAT(outcome.err, HasSubstr("cannot start nowhere/nereus-runtime")) << command;
+  }
 }
 
 TEST(CommandLine, ConfigPrintsTheReferencePage) {

@@ -1,5 +1,5 @@
 // One function per command: declares its arguments, and sets `action` to what it does if it is the
-// one chosen.
+// one chosen. `devices` must outlive the action.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "nereus/app/cli/device_commands.h"
 #include "nereus/app/config/config.h"
 
 namespace nereus {
@@ -16,12 +17,12 @@ namespace nereus {
 // Runs the chosen command; returns the exit code. May throw Error.
 using Action = std::function<int()>;
 
-void add_train(CLI::App& app, Action& action);
+void add_train(CLI::App& app, const DeviceCommands& devices, Action& action);
 void add_plan(CLI::App& app, Action& action);
-void add_check(CLI::App& app, Action& action);
-void add_transition(CLI::App& app, Action& action);
+void add_check(CLI::App& app, const DeviceCommands& devices, Action& action);
+void add_transition(CLI::App& app, const DeviceCommands& devices, Action& action);
 void add_explain(CLI::App& app, Action& action);
-void add_export(CLI::App& app, Action& action);
+void add_export(CLI::App& app, const DeviceCommands& devices, Action& action);
 void add_config(CLI::App& app, Action& action);
 
 // A config file and the overrides after it, as most commands take them.

@@ -6,14 +6,15 @@
 #include <system_error>
 #include <utility>
 
+#include "nereus/app/assemble/devices.h"
+#include "nereus/app/assemble/job.h"
 #include "nereus/app/cli/commands.h"
-#include "nereus/app/cli/plan_compare.h"
 #include "nereus/app/cli/plan_text.h"
-#include "nereus/app/config/options.h"
+#include "nereus/app/compare/plan_compare.h"
 #include "nereus/core/base/error.h"
 #include "nereus/core/cluster/limits.h"
 #include "nereus/core/planner/report.h"
-#include "nereus/runtime/data/files.h"
+#include "nereus/runtime/files/files.h"
 
 namespace nereus {
 
@@ -69,9 +70,9 @@ Place described_place(const PlanArguments& arguments) {
   return {std::move(cluster), DevicePool(std::move(devices))};
 }
 
-Place configured_place(const Config& config, const LiveOptions& options) {
+Place configured_place(const Config& config) {
   const Cluster cluster = to_cluster(config);
-  return {cluster, config.cluster.hosts > 1 ? all_devices(cluster) : options.supply.at(0)};
+  return {cluster, to_supply(config.supply, cluster).at(0)};
 }
 
 void write_text(const std::filesystem::path& file, const std::string& text) {
@@ -134,12 +135,9 @@ Question question(ConfigArguments given, PlanArguments arguments) {
     config.supply = {};
   }
   if (arguments.length > 0) config.data.max_response_length = {{{0, arguments.length}}};
-  Config one_host = config;
-  one_host.cluster.hosts = 1;
-  const LiveOptions options = to_live_options(one_host);
-  question.job = job_spec(options, 0);
   question.place =
-      arguments.cluster.empty() ? configured_place(config, options) : described_place(arguments);
+      arguments.cluster.empty() ? configured_place(config) : described_place(arguments);
+  question.job = to_job_spec(config, is_accelerator(question.place.cluster.device));
   question.planner = to_controller_options(config).planner;
   question.planner.side_by_side = !arguments.colocated;
   question.planner.allow_offload = arguments.offload;

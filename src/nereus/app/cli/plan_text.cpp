@@ -44,14 +44,6 @@ std::string differences(const Plan& plan, const Plan& best) {
 
 }  // namespace
 
-std::string short_stage(const StagePlan& stage) {
-  constexpr size_t kMostListed = 16;
-  const std::vector<DeviceId> devices = devices_of({{stage}}).devices();
-  std::string text = to_string(stage);
-  if (devices.size() <= kMostListed) return text;
-  return text.substr(0, text.find('[')) + span_of(devices);
-}
-
 std::string render_changes(const std::vector<Change>& changes, std::optional<Seconds> now) {
   std::vector<std::vector<std::string>> rows;
   for (const Change& change : changes) {

@@ -12,8 +12,6 @@ namespace nereus {
 // help.
 std::string render_report(const PlanReport& report, const std::vector<Change>& changes,
                           const Cluster& cluster, const Calibration& calibration);
-// As to_string(), without the list of devices where there are many.
-std::string short_stage(const StagePlan& stage);
 std::string render_changes(const std::vector<Change>& changes, std::optional<Seconds> now);
 
 // An SVG image: the step with actor training under each tp × pp, coloured from best (light) to

@@ -1,5 +1,3 @@
-#include "nereus/app/driver/train.h"
-
 #include "nereus/app/cli/commands.h"
 #include "nereus/core/base/error.h"
 
@@ -13,7 +11,7 @@ std::shared_ptr<ConfigArguments> add_config_arguments(CLI::App& command) {
   return arguments;
 }
 
-void add_train(CLI::App& app, Action& action) {
+void add_train(CLI::App& app, const DeviceCommands& devices, Action& action) {
   CLI::App* command = app.add_subcommand("train", "Run an RL job, adapting its plan on the way");
   command->footer(
       "Example:  ./nereus train examples/quickstart.yaml trainer.seed=2\n"
@@ -25,24 +23,24 @@ void add_train(CLI::App& app, Action& action) {
   auto arguments = add_config_arguments(*command);
   auto resume = std::make_shared<bool>(false);
   auto directory = std::make_shared<std::string>();
-  auto devices = std::make_shared<std::string>();
-  command->add_option("--devices", *devices,
+  auto device = std::make_shared<std::string>();
+  command->add_option("--devices", *device,
                       "cpu, cuda (all GPUs) or cuda:0,1; instead of the configured ones");
   command->add_flag("--resume", *resume, "Go on from the newest checkpoint of the run directory");
   command->add_option("--run-dir", *directory, "Same as trainer.default_local_dir=…")
       ->check([](const std::string& path) {
         return std::string(path.empty() ? "is empty: give a directory, or leave it out" : "");
       });
-  command->callback([=, &action] {
-    action = [=] {
-      if (!devices->empty()) {
-        arguments->overrides.push_back("cluster.device=" + *devices);
-        if (*devices != "cpu") arguments->overrides.emplace_back("cluster.devices=0");
+  command->callback([=, &devices, &action] {
+    action = [=, &devices] {
+      if (!device->empty()) {
+        arguments->overrides.push_back("cluster.device=" + *device);
+        if (*device != "cpu") arguments->overrides.emplace_back("cluster.devices=0");
       }
       Config config = arguments->load();
       if (!directory->empty()) config.trainer.default_local_dir = *directory;
       if (*resume) config.trainer.resume_mode = "auto";
-      return train(config);
+      return devices.train(config);
     };
   });
 }

@@ -1,9 +1,9 @@
 #include <iostream>
 
+#include "nereus/app/assemble/devices.h"
+#include "nereus/app/assemble/job.h"
+#include "nereus/app/assemble/starting_plan.h"
 #include "nereus/app/cli/commands.h"
-#include "nereus/app/config/options.h"
-#include "nereus/app/driver/starting_plan.h"
-#include "nereus/app/driver/try_transition.h"
 #include "nereus/app/observe/tables.h"
 #include "nereus/core/base/error.h"
 #include "nereus/core/base/text.h"
@@ -32,12 +32,6 @@ Plan read_and_verify(const std::string& file, const Cluster& cluster, const JobS
     throw Error(error.code(), file + ": " + error.what());
   }
   return plan;
-}
-
-// The config's job, whatever the number of hosts: nothing is run on them.
-JobSpec job_of(Config config) {
-  config.cluster.hosts = 1;
-  return job_spec(to_live_options(config), 0);
 }
 
 // Predicted peaks, and measured ones if it was run, beside what each device has.
@@ -102,10 +96,10 @@ void print_json(const TransitionDag& dag, const TransitionReport* report) {
   std::cout << json.dump(2) << "\n";
 }
 
-int transition(const TransitionArguments& arguments) {
+int transition(const TransitionArguments& arguments, const DeviceCommands& devices) {
   const Config config = load_config(arguments.config, arguments.overrides);
   const Cluster cluster = to_cluster(config);
-  const JobSpec job = job_of(config);
+  const JobSpec job = to_job_spec(config, is_accelerator(cluster.device));
   const Plan from = read_and_verify(arguments.from, cluster, job);
   const Plan to = read_and_verify(arguments.to, cluster, job);
   const Expected<TransitionDag> dag =
@@ -117,7 +111,7 @@ int transition(const TransitionArguments& arguments) {
                     "cluster.memory_per_device");
   }
   std::optional<TransitionReport> report;
-  if (arguments.run) report = try_transition(*dag, job, cluster);
+  if (arguments.run) report = devices.try_transition(*dag, job, cluster);
   const TransitionReport* measured = report ? &*report : nullptr;
   if (arguments.json) {
     print_json(*dag, measured);
@@ -131,7 +125,7 @@ int transition(const TransitionArguments& arguments) {
 
 }  // namespace
 
-void add_transition(CLI::App& app, Action& action) {
+void add_transition(CLI::App& app, const DeviceCommands& devices, Action& action) {
   CLI::App* command =
       app.add_subcommand("transition", "Compile the transition between two plans and cost it");
   command->footer(
@@ -150,7 +144,9 @@ void add_transition(CLI::App& app, Action& action) {
                     "Run it on virtual devices of this machine with random state, and verify");
   command->add_flag("--json", arguments->json, "Print JSON");
   command->add_flag("--dot", arguments->dot, "Print Graphviz")->excludes("--json");
-  command->callback([=, &action] { action = [=] { return transition(*arguments); }; });
+  command->callback([=, &devices, &action] {
+    action = [=, &devices] { return transition(*arguments, devices); };
+  });
 }
 
 }  // namespace nereus

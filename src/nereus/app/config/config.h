@@ -1,5 +1,6 @@
 // Every option of Nereus, typed. Words are verl's where verl has one. describe.h lists each field
-// once with its key and meaning; docs/config.md is generated from that list.
+// once with its key and meaning; docs/config.md is generated from that list. Where a room below has
+// an option of the same meaning, its default is taken from there.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,9 @@
 #include <vector>
 
 #include "nereus/core/base/units.h"
+#include "nereus/core/controller/controller.h"
+#include "nereus/core/workflow/objective.h"
+#include "nereus/core/workflow/sampling_params.h"
 
 namespace nereus {
 
@@ -62,14 +66,14 @@ struct DataConfig {
 };
 
 struct OptimConfig {
-  double lr = 1e-6;
-  std::vector<double> betas = {0.9, 0.999};
-  double eps = 1e-8;
-  double weight_decay = 0.01;
+  double lr = OptimizerOptions().lr;
+  std::vector<double> betas = {OptimizerOptions().beta1, OptimizerOptions().beta2};
+  double eps = OptimizerOptions().eps;
+  double weight_decay = OptimizerOptions().weight_decay;
   int64_t lr_warmup_steps = -1;
   double lr_warmup_steps_ratio = 0;
-  std::string lr_scheduler_type = "constant";
-  double min_lr_ratio = 0;
+  std::string lr_scheduler_type = OptimizerOptions().lr_scheduler;
+  double min_lr_ratio = OptimizerOptions().min_lr_ratio;
 };
 
 struct ModelConfig {
@@ -81,34 +85,34 @@ struct ActorConfig {
   OptimConfig optim;
   int64_t ppo_mini_batch_size = 256;
   std::vector<int> ppo_micro_batch_size_per_gpu;
-  int ppo_epochs = 1;
+  int ppo_epochs = PpoOptions().epochs;
   std::string calculate_old_log_prob = "auto";
-  double clip_ratio = 0.2;
+  double clip_ratio = PolicyLossOptions().clip_ratio_low;
   std::optional<double> clip_ratio_low;
   std::optional<double> clip_ratio_high;
-  double clip_ratio_c = 3;
-  double entropy_coeff = 0;
-  bool use_kl_loss = false;
-  double kl_loss_coef = 0.001;
-  std::string kl_loss_type = "low_var_kl";
-  std::string loss_agg_mode = "token-mean";
-  double grad_clip = 1;
+  double clip_ratio_c = PolicyLossOptions().clip_ratio_c;
+  double entropy_coeff = PolicyLossOptions().entropy_coeff;
+  bool use_kl_loss = PolicyLossOptions().use_kl_loss;
+  double kl_loss_coef = PolicyLossOptions().kl_loss_coef;
+  std::string kl_loss_type = to_string(PolicyLossOptions().kl_loss_type);
+  std::string loss_agg_mode = to_string(PolicyLossOptions().aggregation);
+  double grad_clip = OptimizerOptions().grad_clip;
 };
 
 struct ValKwargsConfig {
   int64_t n = 1;
   bool do_sample = false;
   double temperature = 0;
-  int64_t top_k = -1;
-  double top_p = 1;
+  int64_t top_k = SamplingParams().top_k;
+  double top_p = SamplingParams().top_p;
 };
 
 struct RolloutConfig {
   int64_t n = 1;
-  double temperature = 1;
-  int64_t top_k = -1;
-  double top_p = 1;
-  bool do_sample = true;
+  double temperature = SamplingParams().temperature;
+  int64_t top_k = SamplingParams().top_k;
+  double top_p = SamplingParams().top_p;
+  bool do_sample = !SamplingParams().greedy;
   bool ignore_eos = false;
   ValKwargsConfig val_kwargs;
 };
@@ -116,24 +120,24 @@ struct RolloutConfig {
 struct CriticConfig {
   ModelConfig model;
   OptimConfig optim{.lr = 1e-5};
-  double cliprange_value = 0.5;
-  double grad_clip = 1;
+  double cliprange_value = ValueLossOptions().cliprange_value;
+  double grad_clip = OptimizerOptions().grad_clip;
 };
 
 struct KlControlConfig {
   std::string type = "fixed";
-  double kl_coef = 0.001;
-  double target_kl = 0.1;
-  double horizon = 10000;
+  double kl_coef = PpoOptions().kl_coef;
+  double target_kl = PpoOptions().target_kl;
+  double horizon = PpoOptions().kl_horizon;
 };
 
 struct AlgorithmConfig {
-  std::string adv_estimator = "gae";
-  bool norm_adv_by_std_in_grpo = true;
-  double gamma = 1;
-  double lam = 1;
-  bool use_kl_in_reward = false;
-  std::string kl_penalty = "kl";
+  std::string adv_estimator = to_string(AdvantageOptions().estimator);
+  bool norm_adv_by_std_in_grpo = AdvantageOptions().norm_by_std;
+  double gamma = AdvantageOptions().gamma;
+  double lam = AdvantageOptions().lam;
+  bool use_kl_in_reward = PpoOptions().use_kl_in_reward;
+  std::string kl_penalty = to_string(PpoOptions().kl_penalty);
   KlControlConfig kl_ctrl;
 };
 
@@ -183,13 +187,13 @@ struct ClusterConfig {
 };
 
 struct AdaptationConfig {
-  bool enabled = true;
-  double gamma = 0.5;
-  double length_threshold = 0.3;
-  double efficiency_threshold = 0.3;
-  double min_gain = 0.02;
-  double headroom = 0.1;
-  bool allow_recompute = true;
+  bool enabled = ControllerOptions().enabled;
+  double gamma = ControllerOptions().gamma;
+  double length_threshold = MonitorOptions().length_threshold;
+  double efficiency_threshold = MonitorOptions().efficiency_threshold;
+  double min_gain = ControllerOptions().min_gain;
+  double headroom = PlannerOptions().headroom;
+  bool allow_recompute = PlannerOptions().allow_recompute;
   bool verify = true;
   std::string transition = "boundary";
 };

@@ -176,9 +176,6 @@ TEST(Config, ContradictionsNameTheirNumbers) {
   config.data.val_files = config.data.train_files;
   EXPECT_EQ(contradiction(config), "accepted");
   config = valid();
-  config.supply.counts.entries = {{0, 4}};
-  EXPECT_THAT(contradiction(config), HasSubstr("4 devices at step 0"));
-  config = valid();
   config.data.max_response_length.entries = {{0, 8}, {4, 8}, {2, 8}};
   EXPECT_THAT(contradiction(config), HasSubstr("2 follows 4"));
   config = valid();

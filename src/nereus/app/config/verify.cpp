@@ -4,15 +4,13 @@
 #include <vector>
 
 #include "nereus/app/config/config.h"
-#include "nereus/app/config/devices.h"
 #include "nereus/app/config/values.h"
 #include "nereus/core/base/error.h"
 #include "nereus/core/base/text.h"
 #include "nereus/core/cluster/limits.h"
 #include "nereus/core/model/model_spec.h"
 #include "nereus/core/plan/model_stage.h"
-#include "nereus/runtime/rl/advantage.h"
-#include "nereus/runtime/rl/loss.h"
+#include "nereus/core/workflow/objective.h"
 
 namespace nereus {
 
@@ -252,22 +250,7 @@ void verify_cluster(const Config& config) {
   between(0, kMostBytes, "cluster.memory_per_device", cluster.memory_per_device.count());
   between(0, kMostBytes, "cluster.host_memory", cluster.host_memory.count());
   between(0, kMostBytes, "cluster.link_bandwidth", cluster.link_bandwidth.count());
-  const HostDevices devices = host_devices(cluster, cuda::device_count());
-  if (devices.backend.is_cpu() && cluster.memory_per_device.count() == 0) {
-    refuse("cluster.memory_per_device is missing: virtual CPU devices need one, e.g. 48MiB");
-  }
-  if (!devices.backend.is_cpu() && cluster.link_bandwidth.count() > 0) {
-    refuse("cluster.link_bandwidth slows down virtual CPU devices only: leave it out for " +
-           cluster.device);
-  }
   schedule("supply", config.supply.counts, 0, kMostDevices);
-  for (const auto& [step, count] : config.supply.counts.entries) {
-    if (count > int64_t{devices.count} * cluster.hosts) {
-      refuse("supply gives " + std::to_string(count) + " devices at step " + std::to_string(step) +
-             ", but cluster.devices × cluster.hosts is " +
-             std::to_string(devices.count * cluster.hosts) + ": lower it, or leave supply out");
-    }
-  }
 }
 
 void verify_plan(const PlanSetting& plan) {

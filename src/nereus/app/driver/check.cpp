@@ -4,14 +4,16 @@
 #include <set>
 #include <sstream>
 
-#include "nereus/app/config/devices.h"
-#include "nereus/app/config/options.h"
-#include "nereus/app/driver/starting_plan.h"
+#include "nereus/app/assemble/devices.h"
+#include "nereus/app/assemble/job.h"
+#include "nereus/app/assemble/starting_plan.h"
+#include "nereus/app/driver/live_options.h"
 #include "nereus/app/observe/progress.h"
 #include "nereus/core/base/error.h"
 #include "nereus/runtime/bridge/tokenizer.h"
-#include "nereus/runtime/data/files.h"
+#include "nereus/runtime/cuda/device.h"
 #include "nereus/runtime/data/hf_model.h"
+#include "nereus/runtime/files/files.h"
 #include "nereus/runtime/live/initial_state.h"
 #include "nereus/runtime/live/prompt_source.h"
 #include "nereus/runtime/live/rewarding.h"
@@ -71,7 +73,7 @@ std::vector<std::string> check_prompts(const LiveOptions& options, const std::st
                                        const Tokenizer& tokenizer, int64_t vocab_size) {
   const PromptSource prompts(options.data, tokenizer, vocab_size, options.seed);
   std::vector<std::string> lines = {describe_prompts(key, prompts)};
-  if (!options.reward_model) {
+  if (!options.models.contains(Role::kReward)) {
     lines.push_back(check_reward(options, key, tokenizer, prompts, vocab_size));
   }
   return lines;
@@ -112,10 +114,9 @@ std::vector<std::string> check(const Config& config) {
         check_prompts(for_validation(options), "data.val_files", *tokenizer, vocab_size);
     lines.insert(lines.end(), validation.begin(), validation.end());
   }
-  lines.push_back(check_model(Role::kActor, options.actor, job));
-  if (options.critic) lines.push_back(check_model(Role::kCritic, *options.critic, job));
-  if (options.reward_model) {
-    lines.push_back(check_model(Role::kReward, *options.reward_model, job));
+  for (const auto& [role, source] : options.models) {
+    // The reference is the actor as it was.
+    if (role != Role::kReference) lines.push_back(check_model(role, source, job));
   }
   const Plan plan = starting_plan(config.plan, job, options.cluster, options.supply.at(0), planner);
   lines.push_back("starting plan");

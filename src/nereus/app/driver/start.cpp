@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "nereus/app/assemble/job.h"
+#include "nereus/app/assemble/starting_plan.h"
 #include "nereus/app/config/changes.h"
-#include "nereus/app/config/options.h"
-#include "nereus/app/driver/starting_plan.h"
 #include "nereus/core/base/error.h"
 #include "nereus/core/base/text.h"
 #include "nereus/core/workflow/capabilities.h"
-#include "nereus/runtime/data/files.h"
+#include "nereus/runtime/files/files.h"
 
 namespace nereus {
 

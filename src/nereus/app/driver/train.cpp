@@ -7,19 +7,20 @@
 #include <utility>
 #include <vector>
 
-#include "nereus/app/config/devices.h"
-#include "nereus/app/config/options.h"
-#include "nereus/app/driver/limits.h"
+#include "nereus/app/assemble/devices.h"
+#include "nereus/app/driver/live_options.h"
 #include "nereus/app/driver/loop.h"
 #include "nereus/app/driver/start.h"
 #include "nereus/app/driver/stop_signal.h"
 #include "nereus/app/driver/train_recorder.h"
+#include "nereus/app/observe/limits.h"
 #include "nereus/app/observe/progress.h"
 #include "nereus/app/observe/run_directory.h"
 #include "nereus/app/observe/run_lock.h"
 #include "nereus/app/observe/tables.h"
 #include "nereus/core/base/log.h"
 #include "nereus/core/base/text.h"
+#include "nereus/runtime/cuda/device.h"
 #include "nereus/runtime/live/live_job.h"
 
 namespace nereus {

@@ -7,7 +7,7 @@
 #include <csignal>
 
 #include "nereus/core/base/error.h"
-#include "nereus/runtime/data/files.h"
+#include "nereus/runtime/files/files.h"
 
 namespace nereus {
 namespace {

@@ -6,7 +6,7 @@
 #include "nereus/app/observe/progress.h"
 #include "nereus/app/observe/tables.h"
 #include "nereus/core/base/error.h"
-#include "nereus/runtime/data/files.h"
+#include "nereus/runtime/files/files.h"
 
 #include <sstream>
 

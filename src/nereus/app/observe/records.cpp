@@ -9,7 +9,7 @@
 #include "nereus/core/base/error.h"
 #include "nereus/core/base/text.h"
 #include "nereus/core/plan/plan.h"
-#include "nereus/runtime/data/regular_file.h"
+#include "nereus/runtime/files/regular_file.h"
 
 namespace nereus {
 

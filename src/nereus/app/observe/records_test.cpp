@@ -10,8 +10,8 @@
 #include "nereus/app/observe/explain.h"
 #include "nereus/app/observe/run_directory.h"
 #include "nereus/app/observe/summary.h"
-#include "nereus/runtime/data/files.h"
-#include "nereus/runtime/data/testing.h"
+#include "nereus/runtime/files/files.h"
+#include "nereus/runtime/files/testing.h"
 
 namespace nereus {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "nereus/app/observe/records.h"
 #include "nereus/app/observe/summary.h"
-#include "nereus/runtime/data/files.h"
+#include "nereus/runtime/files/files.h"
 
 namespace nereus {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "nereus/core/base/error.h"
-#include "nereus/runtime/data/files.h"
+#include "nereus/runtime/files/files.h"
 
 namespace nereus {
 namespace {

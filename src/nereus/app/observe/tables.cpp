@@ -43,6 +43,14 @@ std::string span_of(const std::vector<DeviceId>& devices) {
   return names.front() + " … " + names.back() + " (" + std::to_string(names.size()) + ")";
 }
 
+std::string short_stage(const StagePlan& stage) {
+  constexpr size_t kMostListed = 16;
+  const std::vector<DeviceId> devices = devices_of({{stage}}).devices();
+  std::string text = to_string(stage);
+  if (devices.size() <= kMostListed) return text;
+  return text.substr(0, text.find('[')) + span_of(devices);
+}
+
 std::string render_memory(const MemoryPrediction& memory, const Cluster& cluster) {
   std::vector<std::string> components;
   std::map<DeviceId, std::map<std::string, Bytes>> cells;

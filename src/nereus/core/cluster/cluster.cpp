@@ -31,6 +31,8 @@ void verify_link(const std::string& field, const LinkSpec& link) {
 
 }  // namespace
 
+bool is_accelerator(const DeviceSpec& device) { return device.kind != "cpu"; }
+
 DevicePool all_devices(const Cluster& cluster) {
   std::vector<DeviceId> devices;
   for (int host = 0; host < static_cast<int>(cluster.hosts.size()); ++host) {

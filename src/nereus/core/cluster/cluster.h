@@ -18,6 +18,9 @@ struct DeviceSpec {
   bool operator==(const DeviceSpec&) const = default;
 };
 
+// Whether it is a GPU or the like, not a virtual device of the CPU.
+bool is_accelerator(const DeviceSpec& device);
+
 // Time of a message of n bytes = latency + n / bandwidth.
 struct LinkSpec {
   double bandwidth = 0;  // bytes/s, one way

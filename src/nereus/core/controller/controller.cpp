@@ -259,11 +259,10 @@ Decision Controller::compiled(Decision decision) const {
 // Generation goes on in its units, and needs its memory; everything else moves. Nothing if devices
 // of the plan are going, or if the step would not fit half-way.
 std::optional<TransitionDag> Controller::compile_beside_generation(const Plan& target) const {
-  constexpr ModelStage kGeneration{Role::kActor, Stage::kGeneration};
   if (!missing(devices_of(plan_), pool_).empty()) return std::nullopt;
   Plan half_way = target;
   for (StagePlan& stage : half_way.stages) {
-    if (stage.model_stage == kGeneration) stage = at(plan_, kGeneration);
+    if (stage.model_stage == kActorGeneration) stage = at(plan_, kActorGeneration);
   }
   const MemoryPrediction memory = predict_memory(half_way, job_, calibration_);
   if (!memory_violations(memory, cluster_, options_.planner.headroom / 2).empty()) {
@@ -271,7 +270,7 @@ std::optional<TransitionDag> Controller::compile_beside_generation(const Plan& t
   }
   TransitionOptions options;
   for (const MemoryEntry& entry : memory.entries) {
-    if (entry.resident || entry.model_stage != kGeneration) continue;
+    if (entry.resident || entry.model_stage != kActorGeneration) continue;
     options.reserved[entry.device] += entry.bytes * calibration_.memory_factor();
   }
   auto dag = compile_transition(plan_, half_way, job_, cluster_, calibration_, options);

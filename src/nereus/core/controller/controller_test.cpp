@@ -96,10 +96,9 @@ TEST_F(ControllerTest, MovesBesideGenerationWhereMemoryAdmitsIt) {
   ASSERT_EQ(decision.verdict, Verdict::kAdmitted) << decision.reason;
   ASSERT_TRUE(decision.overlapped);
   EXPECT_GT(decision.hidden_s, Seconds());
-  constexpr ModelStage kGeneration{Role::kActor, Stage::kGeneration};
-  EXPECT_EQ(at(decision.transition->to, kGeneration), at(controller.plan(), kGeneration));
+  EXPECT_EQ(at(decision.transition->to, kActorGeneration), at(controller.plan(), kActorGeneration));
   for (const StagePlan& stage : decision.best->stages) {
-    if (stage.model_stage == kGeneration) continue;
+    if (stage.model_stage == kActorGeneration) continue;
     EXPECT_EQ(at(decision.transition->to, stage.model_stage), stage);
   }
   StepReport next = report_of(2, controller.plan(), job_, cluster_, four_, truth_);

@@ -139,10 +139,9 @@ std::string less_what(const DeviceSpec& device, double headroom) {
 MemoryPrediction predict_memory(const Plan& plan, const JobSpec& job,
                                 const Calibration& calibration) {
   MemoryPrediction prediction;
-  const StagePlan* training = find(plan, {Role::kActor, Stage::kTraining});
+  const StagePlan* training = find(plan, kActorTraining);
   for (const StagePlan& stage : plan.stages) {
-    const bool may_alias =
-        training != nullptr && stage.model_stage == ModelStage{Role::kActor, Stage::kGeneration};
+    const bool may_alias = training != nullptr && stage.model_stage == kActorGeneration;
     append_stage(prediction.entries, stage, job,
                  may_alias ? shared_ranks(*training, stage) : TrainingRanks());
   }
@@ -178,7 +177,7 @@ std::vector<RankBytes> rank_bytes(const StagePlan& stage, const StateElements& e
 }
 
 RuntimeMemory runtime_memory(const DeviceSpec& device) {
-  if (device.kind == "cpu") return {};
+  if (!is_accelerator(device)) return {};
   return {kAcceleratorRuntime, kAcceleratorFragmentation};
 }
 

@@ -14,9 +14,6 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr ModelStage kActorTraining = {Role::kActor, Stage::kTraining};
-constexpr ModelStage kActorGeneration = {Role::kActor, Stage::kGeneration};
-
 Bytes sum_of(const MemoryPrediction& prediction, DeviceId device, ModelStage model_stage,
              const std::string& component) {
   Bytes sum;

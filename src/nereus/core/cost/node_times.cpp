@@ -130,10 +130,9 @@ Work ideal_node_work(const WorkflowNode& node, const Plan& plan, const JobSpec& 
           {OpClass::kHost,
            {OpClass::kHost, kHostSecondsPerSample * double(seen_by(node, job).workload.samples)}}};
     case Pass::kSyncWeights: {
-      const StagePlan& generation = at(plan, {Role::kActor, Stage::kGeneration});
+      const StagePlan& generation = at(plan, kActorGeneration);
       const StateSchema schema = state_schema(job.models.at(Role::kActor), generation.model_stage);
-      return sync_work(at(plan, {Role::kActor, Stage::kTraining}), generation, summarize(schema),
-                       cluster);
+      return sync_work(at(plan, kActorTraining), generation, summarize(schema), cluster);
     }
     default:
       break;

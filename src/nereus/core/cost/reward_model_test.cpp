@@ -8,9 +8,6 @@
 namespace nereus {
 namespace {
 
-constexpr ModelStage kReference{Role::kReference, Stage::kInference};
-constexpr ModelStage kRewardModel{Role::kReward, Stage::kInference};
-
 // A job whose reference has the shape of its reward model.
 JobSpec twin_job() {
   JobSpec job = stories_job(64);
@@ -35,7 +32,7 @@ TEST(RewardModel, CostsWhatAReferenceCosts) {
     for (const MemoryEntry& entry : predict_memory(plan, job, {}).entries) {
       bytes[entry.model_stage] += entry.bytes;
     }
-    EXPECT_EQ(bytes.at(kRewardModel), bytes.at(kReference));
+    EXPECT_EQ(bytes.at(kRewardInference), bytes.at(kReferenceInference));
   }
 }
 

@@ -187,7 +187,7 @@ TEST(Latency, SyncIsFreeWhereWeightsAreShared) {
   const Cluster cluster = cpu_cluster(4, Bytes(1 << 30), 2);
   Plan plan = uniform_plan(job, {2, 1}, 2, 8);
   EXPECT_EQ(ideal(job, plan, cluster, Pass::kSyncWeights, OpClass::kTransfer), 0);
-  plan.stages.front() = stage_on_host({Role::kActor, Stage::kGeneration}, {1, 1}, 4, 8);
+  plan.stages.front() = stage_on_host(kActorGeneration, {1, 1}, 4, 8);
   EXPECT_GT(ideal(job, plan, cluster, Pass::kSyncWeights, OpClass::kTransfer), 0);
 }
 
@@ -198,7 +198,7 @@ TEST(Latency, SyncMovesOnlyWhatIsNotThere) {
   const auto bytes_at_rate = [&](const Plan& of, OpClass operation) {
     return work_of(job, of, cluster, Pass::kSyncWeights).at(OpClass::kTransfer)[operation];
   };
-  plan.stages.front() = stage_on_host({Role::kActor, Stage::kGeneration}, {2, 1}, 4, 8);
+  plan.stages.front() = stage_on_host(kActorGeneration, {2, 1}, 4, 8);
   // A rank of two holds its half; under four its device holds at most a quarter, for some none.
   const double half = 2.0 * double(weight_elements(job.model(Role::kActor), {2, 1})[0]);
   EXPECT_NEAR(bytes_at_rate(plan, OpClass::kSend), half / cluster.in_host.bandwidth,

@@ -43,7 +43,7 @@ Operations launches(const UnitView& unit, double blocks) {
 }
 
 Operations replayed_launches(const UnitView& unit, double blocks) {
-  if (unit.cluster->device.kind == "cpu") return launches(unit, blocks);
+  if (!is_accelerator(unit.cluster->device)) return launches(unit, blocks);
   return {OpClass::kLaunch, kReplayedSeconds * kOperatorsPerBlock * blocks / unit.share};
 }
 

@@ -8,11 +8,8 @@
 namespace nereus {
 namespace {
 
-constexpr ModelStage kTraining{Role::kActor, Stage::kTraining};
-constexpr ModelStage kGeneration{Role::kActor, Stage::kGeneration};
-
 StateSchema weights_of(const JobSpec& job) {
-  return state_schema(job.models.at(Role::kActor), kGeneration);
+  return state_schema(job.models.at(Role::kActor), kActorGeneration);
 }
 
 double sync_seconds(const StagePlan& training, const StagePlan& generation,
@@ -60,9 +57,10 @@ std::vector<DeviceId> devices_of_hosts(int first, int last) {
 
 TEST(WeightSync, OneSenderServesAllTheOthers) {
   const Cluster cluster = named_cluster("h200x8", 8);
-  const StagePlan training = on(kTraining, {8, 1}, devices_of_hosts(0, 0));
+  const StagePlan training = on(kActorTraining, {8, 1}, devices_of_hosts(0, 0));
   const auto seconds = [&](int hosts) {
-    return sync_seconds(training, on(kGeneration, {1, 1}, devices_of_hosts(1, hosts)), cluster);
+    return sync_seconds(training, on(kActorGeneration, {1, 1}, devices_of_hosts(1, hosts)),
+                        cluster);
   };
   const double one = 8 * 2 * 8.03e9 / cluster.hosts[0].nic_bandwidth;
   EXPECT_NEAR(seconds(1) / one, 1, 0.01);
@@ -72,9 +70,10 @@ TEST(WeightSync, OneSenderServesAllTheOthers) {
 
 TEST(WeightSync, MoreReplicasSendMoreAtOnce) {
   const Cluster cluster = named_cluster("h200x8", 8);
-  const StagePlan generation = on(kGeneration, {1, 1}, devices_of_hosts(4, 7));
+  const StagePlan generation = on(kActorGeneration, {1, 1}, devices_of_hosts(4, 7));
   const auto seconds = [&](int hosts) {
-    return sync_seconds(on(kTraining, {8, 1}, devices_of_hosts(0, hosts - 1)), generation, cluster);
+    return sync_seconds(on(kActorTraining, {8, 1}, devices_of_hosts(0, hosts - 1)), generation,
+                        cluster);
   };
   EXPECT_NEAR(seconds(1) / seconds(4), 4, 0.04);
 }
@@ -84,11 +83,12 @@ TEST(WeightSync, CrossesTheNetworkOnlyWithWhatAHostLacks) {
   const Cluster cluster = named_cluster("h200x8", 2);
   const std::vector<DeviceId> pool = {{0, 0}, {0, 1}, {0, 2}, {0, 3},
                                       {0, 4}, {1, 0}, {1, 1}, {1, 2}};
-  const StagePlan generation = on(kGeneration, {1, 1}, pool);
+  const StagePlan generation = on(kActorGeneration, {1, 1}, pool);
   // Pipelines that span the hosts, and one host without a unit.
-  for (const StagePlan& training : {on(kTraining, {1, 4}, pool), on(kTraining, {1, 8}, pool),
-                                    on(kTraining, {2, 2}, {{0, 0}, {0, 1}, {1, 0}, {1, 1}}),
-                                    on(kTraining, {2, 1}, {{0, 0}, {0, 1}})}) {
+  for (const StagePlan& training :
+       {on(kActorTraining, {1, 4}, pool), on(kActorTraining, {1, 8}, pool),
+        on(kActorTraining, {2, 2}, {{0, 0}, {0, 1}, {1, 0}, {1, 1}}),
+        on(kActorTraining, {2, 1}, {{0, 0}, {0, 1}})}) {
     const double moved = busiest_nic(training, generation, cluster);
     EXPECT_NEAR(sync_seconds(training, generation, cluster) / moved, 1, 0.05)
         << to_string(training);
@@ -97,8 +97,8 @@ TEST(WeightSync, CrossesTheNetworkOnlyWithWhatAHostLacks) {
 
 TEST(WeightSync, NothingMovesWhereRanksAreTheSame) {
   const Cluster cluster = named_cluster("h200x8", 2);
-  EXPECT_EQ(sync_seconds(on(kTraining, {4, 2}, devices_of_hosts(0, 1)),
-                         on(kGeneration, {4, 2}, devices_of_hosts(0, 1)), cluster),
+  EXPECT_EQ(sync_seconds(on(kActorTraining, {4, 2}, devices_of_hosts(0, 1)),
+                         on(kActorGeneration, {4, 2}, devices_of_hosts(0, 1)), cluster),
             0);
 }
 

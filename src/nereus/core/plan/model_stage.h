@@ -17,6 +17,12 @@ struct ModelStage {
   auto operator<=>(const ModelStage&) const = default;
 };
 
+inline constexpr ModelStage kActorGeneration{Role::kActor, Stage::kGeneration};
+inline constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
+inline constexpr ModelStage kCriticTraining{Role::kCritic, Stage::kTraining};
+inline constexpr ModelStage kReferenceInference{Role::kReference, Stage::kInference};
+inline constexpr ModelStage kRewardInference{Role::kReward, Stage::kInference};
+
 std::string to_string(Role role);               // "actor", "critic", "reference", "reward"
 std::string to_string(Stage stage);             // "generation", "inference", "training"
 std::string to_string(ModelStage model_stage);  // "actor/training"

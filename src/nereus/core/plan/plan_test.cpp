@@ -10,9 +10,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr ModelStage kActorGeneration{Role::kActor, Stage::kGeneration};
-constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
-
 // Generation tp1·pp1·dp4 and training tp2·pp1·dp2 on devices 0:0 to 0:3.
 Plan four_devices() {
   return {{{.model_stage = kActorGeneration, .units = {{{0, 0}}, {{0, 1}}, {{0, 2}}, {{0, 3}}}},
@@ -46,11 +43,11 @@ TEST(Plan, EveryZeroRankIsADataParallelRank) {
 
 TEST(Plan, FindAndDevices) {
   const Plan plan = four_devices();
-  EXPECT_EQ(find(plan, {Role::kCritic, Stage::kTraining}), nullptr);
+  EXPECT_EQ(find(plan, kCriticTraining), nullptr);
   EXPECT_EQ(at(plan, kActorTraining).layout.tp, 2);
   EXPECT_EQ(devices_of(plan).size(), 4);
   try {
-    at(plan, {Role::kCritic, Stage::kTraining});
+    at(plan, kCriticTraining);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kInternal);

@@ -25,7 +25,7 @@ ModelSpec tiny() {
 }
 
 StagePlan training(Layout layout, std::vector<std::vector<DeviceId>> units) {
-  return {.model_stage = {Role::kActor, Stage::kTraining}, .layout = layout, .units = units};
+  return {.model_stage = kActorTraining, .layout = layout, .units = units};
 }
 
 // Two hosts of four devices.

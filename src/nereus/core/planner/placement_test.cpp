@@ -10,8 +10,6 @@ namespace {
 
 using testing::ElementsAre;
 
-constexpr ModelStage kTraining{Role::kActor, Stage::kTraining};
-
 // Hosts of four, four and three devices.
 DeviceLine line_with_a_hole() {
   std::vector<DeviceId> devices = all_devices(named_cluster("a100x4", 3)).devices();
@@ -26,7 +24,7 @@ TEST(DeviceLine, GroupsStayWithinAHostWhereverTheyBegin) {
   ASSERT_TRUE(footprint);
   EXPECT_THAT(footprint->ranks, ElementsAre(0, 1, -1, 0, 1, 0, 1));
   EXPECT_THAT(footprint->by_host, ElementsAre(2, 4));
-  const StagePlan stage = line.place(kTraining, {.tp = 2}, 3, 1);
+  const StagePlan stage = line.place(kActorTraining, {.tp = 2}, 3, 1);
   EXPECT_THAT(stage.units, ElementsAre(ElementsAre(DeviceId{1, 1}, DeviceId{1, 2}),
                                        ElementsAre(DeviceId{2, 0}, DeviceId{2, 1}),
                                        ElementsAre(DeviceId{2, 2}, DeviceId{2, 3})));

@@ -207,7 +207,7 @@ TEST(Planner, WritesLongResponsesInWaves) {
   const Cluster cluster = cpu_cluster(2, Bytes(20 << 20), 2);
   const auto waves = [&] {
     const auto choice = choose_plan(job, cluster, all_devices(cluster), {}, {});
-    return choice ? at(choice->best.plan, {Role::kActor, Stage::kGeneration}).waves : 0;
+    return choice ? at(choice->best.plan, kActorGeneration).waves : 0;
   };
   const int of_long = waves();
   EXPECT_GT(of_long, 1);
@@ -277,7 +277,7 @@ TEST(Planner, TensorGroupsStayInAHostAndOddDevicesAreLeftOut) {
   EXPECT_EQ(most_units({2, 2}, pool), 1);
   EXPECT_EQ(most_units({4, 1}, pool), 1);
   EXPECT_EQ(most_units({8, 1}, pool), 0);
-  const StagePlan stage = place({Role::kActor, Stage::kTraining}, {2, 1}, 3, 1, false, pool);
+  const StagePlan stage = place(kActorTraining, {2, 1}, 3, 1, false, pool);
   const std::vector<std::vector<DeviceId>> units = {
       {{1, 0}, {1, 1}}, {{1, 2}, {1, 3}}, {{0, 0}, {0, 1}}};
   EXPECT_EQ(stage.units, units);

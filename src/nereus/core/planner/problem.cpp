@@ -8,13 +8,11 @@
 namespace nereus {
 namespace {
 
-constexpr ModelStage kTraining{Role::kActor, Stage::kTraining};
-constexpr ModelStage kGeneration{Role::kActor, Stage::kGeneration};
-
 std::vector<ModelStage> search_order(const Workflow& workflow) {
-  std::vector<ModelStage> order{kTraining, kGeneration};
+  std::vector<ModelStage> order{kActorTraining, kActorGeneration};
   for (ModelStage model_stage : model_stages(workflow)) {
-    if (model_stage != kTraining && model_stage != kGeneration) order.push_back(model_stage);
+    if (model_stage != kActorTraining && model_stage != kActorGeneration)
+      order.push_back(model_stage);
   }
   return order;
 }
@@ -28,7 +26,7 @@ Problem::Problem(JobSpec job, Cluster cluster, const DevicePool& pool,
       line_(pool),
       begins_(line_, cluster_, options),
       calibration_(calibration),
-      generation_weights_(summarize(state_schema(job_.models.at(Role::kActor), kGeneration))),
+      generation_weights_(summarize(state_schema(job_.models.at(Role::kActor), kActorGeneration))),
       timeline_(between_syncs(job_.workflow), search_order(job_.workflow)),
       host_times_(job_.workflow.nodes.size()) {
   for (ModelStage model_stage : search_order(job_.workflow)) {

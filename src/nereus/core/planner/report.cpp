@@ -40,7 +40,7 @@ std::vector<Rejection> runners_up(Problem& problem, const PlanChoice& choice,
 // Pipelines of powers of two give a picture; of the others only the best plan's own.
 std::vector<LayoutStep> layout_steps(const Problem& problem, const Plan& best,
                                      const PlannerOptions& options) {
-  const Layout own = at(best, {Role::kActor, Stage::kTraining}).layout;
+  const Layout own = at(best, kActorTraining).layout;
   std::set<std::pair<int, int>> layouts{{own.tp, own.pp}};
   for (const Placement& placement : problem.stages().front().placements) {
     const Layout layout = placement.stage.layout;

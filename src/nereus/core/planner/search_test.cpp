@@ -12,9 +12,6 @@
 namespace nereus {
 namespace {
 
-constexpr ModelStage kTraining{Role::kActor, Stage::kTraining};
-constexpr ModelStage kGeneration{Role::kActor, Stage::kGeneration};
-
 using testing::all_shapes;
 using testing::behind_others;
 using testing::Case;
@@ -33,7 +30,7 @@ struct Way {
 std::vector<StagePlan> all_variants(StagePlan stage, const Case& c) {
   std::vector<StagePlan> variants;
   const int64_t samples = c.job.workload.samples;
-  const bool generates = stage.model_stage == kGeneration;
+  const bool generates = stage.model_stage == kActorGeneration;
   for (int waves = 1; generates && waves <= ceil_div(samples, stage.dp()); waves *= 2) {
     stage.waves = waves;
     variants.push_back(stage);
@@ -128,7 +125,7 @@ class Enumeration {
         }
         if (mine.empty()) break;
         const StagePlan& stage = mine.front()->stage;
-        if (stage.model_stage == kTraining || stage.model_stage == kGeneration) {
+        if (stage.model_stage == kActorTraining || stage.model_stage == kActorGeneration) {
           kind.emplace_back(stage.layout, stage.offload);
         }
       }
@@ -191,7 +188,7 @@ class Enumeration {
       const Placed& each = stages_[i][digits[i]];
       placed[each.ways.front().stage.model_stage] = &each;
     }
-    const Placed &training = *placed.at(kTraining), &generation = *placed.at(kGeneration);
+    const Placed &training = *placed.at(kActorTraining), &generation = *placed.at(kActorGeneration);
     const DevicePool all =
         devices_of({{training.ways.front().stage, generation.ways.front().stage}});
     const auto size = [](const Placed& each) {
@@ -237,7 +234,8 @@ class Enumeration {
         if (!runs_on_devices(each.pass)) continue;
         devices[node] = devices_of({{at(plan, each.runs_on)}}).devices();
         if (each.pass != Pass::kSyncWeights) continue;
-        devices[node] = devices_of({{at(plan, kTraining), at(plan, kGeneration)}}).devices();
+        devices[node] =
+            devices_of({{at(plan, kActorTraining), at(plan, kActorGeneration)}}).devices();
         if (!sync) {
           sync = predicted_time(ideal_node_work(each, plan, case_.job, case_.cluster), {});
         }

@@ -10,9 +10,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
-constexpr ModelStage kActorGeneration{Role::kActor, Stage::kGeneration};
-
 ModelUse small_model(DType weights) {
   ModelSpec spec;
   spec.vocab_size = 16;

@@ -11,9 +11,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
-constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
-constexpr ModelStage kActorGeneration{Role::kActor, Stage::kGeneration};
-
 struct Case {
   StateSchema schema;
   Layout from;

@@ -20,8 +20,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
-
 struct Case {
   StateSchema schema;
   EmuCollection sources;
@@ -32,7 +30,7 @@ struct Case {
 Case random_case() {
   const ModelUse model = testing::random_model(true);
   const auto pool = testing::devices_on_hosts_of_four(testing::pick_between(2, 16));
-  const ModelStage from = testing::pick({kActorTraining, {Role::kActor, Stage::kGeneration}});
+  const ModelStage from = testing::pick({kActorTraining, kActorGeneration});
   Case c{state_schema(model, kActorTraining),
          {},
          units_of(testing::random_stage(model.spec, kActorTraining, testing::shuffled(pool), 3))};

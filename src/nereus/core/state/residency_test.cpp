@@ -12,10 +12,6 @@
 namespace nereus {
 namespace {
 
-constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
-constexpr ModelStage kActorGeneration{Role::kActor, Stage::kGeneration};
-constexpr ModelStage kCriticTraining{Role::kCritic, Stage::kTraining};
-
 struct Case {
   std::map<ModelStage, StateSchema> schemas;
   Plan from;
@@ -136,14 +132,14 @@ TEST(Relabel, FindsTheHostWhereTheStateIs) {
 
 // Host 0 of the target would find most on host 1, but then host 1 would find nothing.
 TEST(Relabel, StaysOnItsHostsIfThatIsBetterThanGreed) {
-  constexpr ModelStage kReference{Role::kReference, Stage::kInference};
   const auto schema = [](int64_t size) { return StateSchema{{{"w", {size}, 0}}, 1, {{}}}; };
-  const std::map<ModelStage, StateSchema> schemas{
-      {kActorTraining, schema(10)}, {kCriticTraining, schema(11)}, {kReference, schema(10)}};
+  const std::map<ModelStage, StateSchema> schemas{{kActorTraining, schema(10)},
+                                                  {kCriticTraining, schema(11)},
+                                                  {kReferenceInference, schema(10)}};
   const auto plan = [&](DeviceId actor, DeviceId critic, DeviceId reference) {
     return Plan{{{kActorTraining, {}, {{actor}}},
                  {kCriticTraining, {}, {{critic}}},
-                 {kReference, {}, {{reference}}}}};
+                 {kReferenceInference, {}, {{reference}}}}};
   };
   const Plan from = plan({0, 0}, {1, 0}, {1, 1});
   const DevicePool pool({{0, 0}, {0, 1}, {1, 0}, {1, 1}});

@@ -8,17 +8,15 @@
 namespace nereus {
 namespace {
 
-constexpr ModelStage kActor{Role::kActor, Stage::kTraining};
-
 // Actor training turns from tensor to pipeline parallel on its two GPUs.
 struct TensorToPipeline {
   JobSpec job = large_job();
   Cluster cluster = named_cluster("h200x8", 1);
-  Plan from{{stage_on_host(kActor, {2, 1}, 1, 1)}};
-  Plan to{{stage_on_host(kActor, {1, 2}, 1, 1)}};
+  Plan from{{stage_on_host(kActorTraining, {2, 1}, 1, 1)}};
+  Plan to{{stage_on_host(kActorTraining, {1, 2}, 1, 1)}};
 
   Bytes state(Layout layout) const {
-    const StateSchema schema = state_schema(job.models.at(Role::kActor), kActor);
+    const StateSchema schema = state_schema(job.models.at(Role::kActor), kActorTraining);
     return std::max(state_bytes(schema, layout, 0), state_bytes(schema, layout, 1));
   }
   // What the fuller device holds if it has both sides at once.

@@ -38,15 +38,13 @@ ModelUse small_model() {
   return {spec, DType::kFloat32};
 }
 
-constexpr ModelStage kActor{Role::kActor, Stage::kTraining};
-constexpr ModelStage kCritic{Role::kCritic, Stage::kTraining};
-
 // Two model-stages that exchange their devices 0:0 and 0:1.
 Case swap(double copies) {
   Case c{ppo_job(small_model()), cpu_cluster(2, Bytes(), 2)};
-  c.from = {{{kActor, {1, 1}, {{{0, 0}}}}, {kCritic, {1, 1}, {{{0, 1}}}}}};
-  c.to = {{{kActor, {1, 1}, {{{0, 1}}}}, {kCritic, {1, 1}, {{{0, 0}}}}}};
-  c.cluster.device.memory = state_bytes(state_schema(small_model(), kActor), {1, 1}, 0) * copies;
+  c.from = {{{kActorTraining, {1, 1}, {{{0, 0}}}}, {kCriticTraining, {1, 1}, {{{0, 1}}}}}};
+  c.to = {{{kActorTraining, {1, 1}, {{{0, 1}}}}, {kCriticTraining, {1, 1}, {{{0, 0}}}}}};
+  c.cluster.device.memory =
+      state_bytes(state_schema(small_model(), kActorTraining), {1, 1}, 0) * copies;
   c.cluster.hosts.front().memory = c.cluster.device.memory;
   return c;
 }
@@ -89,8 +87,9 @@ TEST(CompileTransition, AnAcquisitionWaitsForTheReleaseThatMakesRoom) {
   // The critic leaves 0:0, of which it has a second copy; only then the actor fits there.
   Case c = swap(1);
   c.cluster = cpu_cluster(3, c.cluster.device.memory, 2);
-  c.from = {{{kActor, {1, 1}, {{{0, 2}}}}, {kCritic, {1, 1}, {{{0, 0}}, {{0, 1}}}}}};
-  c.to = {{{kActor, {1, 1}, {{{0, 2}}, {{0, 0}}}}, {kCritic, {1, 1}, {{{0, 1}}}}}};
+  c.from = {
+      {{kActorTraining, {1, 1}, {{{0, 2}}}}, {kCriticTraining, {1, 1}, {{{0, 0}}, {{0, 1}}}}}};
+  c.to = {{{kActorTraining, {1, 1}, {{{0, 2}}, {{0, 0}}}}, {kCriticTraining, {1, 1}, {{{0, 1}}}}}};
   const auto dag = compile(c);
   ASSERT_TRUE(dag.has_value()) << dag.error();
   EXPECT_EQ(dag->primitives[0].kind, PrimitiveKind::kDestroy);
@@ -113,9 +112,9 @@ TEST(CompileTransition, MovesLayerByLayerWhereBothSidesDoNotFit) {
   ModelUse deep = small_model();
   deep.spec.num_layers = 16;
   c.job = ppo_job(deep);
-  c.from.stages = {{kActor, {2, 1}, {{{0, 0}, {0, 1}}}}};
-  c.to.stages = {{kActor, {1, 2}, {{{0, 0}, {0, 1}}}}};
-  const StateSchema schema = state_schema(deep, kActor);
+  c.from.stages = {{kActorTraining, {2, 1}, {{{0, 0}, {0, 1}}}}};
+  c.to.stages = {{kActorTraining, {1, 2}, {{{0, 0}, {0, 1}}}}};
+  const StateSchema schema = state_schema(deep, kActorTraining);
   const auto least = [&](Layout layout) {
     return std::max(state_bytes(schema, layout, 0), state_bytes(schema, layout, 1));
   };
@@ -131,7 +130,7 @@ TEST(CompileTransition, MovesLayerByLayerWhereBothSidesDoNotFit) {
 TEST(CompileTransition, PredictsFromBytesLinksAndCalibration) {
   const Case c = swap(2);
   const auto dag = compile(c, {.fuse = false});
-  const Bytes actor = state_bytes(state_schema(small_model(), kActor), {1, 1}, 0);
+  const Bytes actor = state_bytes(state_schema(small_model(), kActorTraining), {1, 1}, 0);
   const Primitive& extend = dag->primitives[0];
   EXPECT_EQ(extend.bytes_moved, actor);
   EXPECT_EQ(extend.bytes_resident, Bytes());
@@ -164,8 +163,9 @@ TEST(CompileTransition, ConnectsOtherHostsFirst) {
 TEST(CompileTransition, IndependentReplicasMoveAtOnceAndOnesOnADeviceInTurn) {
   Case c = swap(2);
   c.cluster = cpu_cluster(4, c.cluster.device.memory, 4);
-  c.from = {{{kActor, {1, 1}, {{{0, 0}}}}, {kCritic, {1, 1}, {{{0, 2}}}}}};
-  c.to = {{{kActor, {1, 1}, {{{0, 0}}, {{0, 1}}}}, {kCritic, {1, 1}, {{{0, 2}}, {{0, 3}}}}}};
+  c.from = {{{kActorTraining, {1, 1}, {{{0, 0}}}}, {kCriticTraining, {1, 1}, {{{0, 2}}}}}};
+  c.to = {{{kActorTraining, {1, 1}, {{{0, 0}}, {{0, 1}}}},
+           {kCriticTraining, {1, 1}, {{{0, 2}}, {{0, 3}}}}}};
   const auto apart = compile(c);
   EXPECT_EQ(apart->primitives[1].start, Seconds());
   c.to.stages[1].units[1] = {{0, 1}};

@@ -11,8 +11,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr ModelStage kCriticTraining{Role::kCritic, Stage::kTraining};
-
 // Units on devices of host 0, named by their indices.
 StagePlan stage(Layout layout, const std::vector<std::vector<int>>& units) {
   StagePlan plan{kCriticTraining, layout, {}};

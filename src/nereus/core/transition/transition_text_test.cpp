@@ -9,7 +9,6 @@ namespace {
 using ::testing::HasSubstr;
 
 TransitionDag example() {
-  constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
   const StagePlan from{kActorTraining, {1, 1}, {{{0, 0}}}};
   const StagePlan to{kActorTraining, {2, 1}, {{{0, 0}, {0, 1}}}};
   TransitionDag dag{{{from}}, {{to}}, {}, {}, {}, {}, Seconds(0.5), Seconds(0.1)};

@@ -8,8 +8,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
-
 StagePlan on(std::vector<int> devices) {
   StagePlan stage{kActorTraining, {1, 1}, {}};
   for (const int device : devices) stage.units.push_back({{0, device}});

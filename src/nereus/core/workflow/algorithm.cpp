@@ -22,12 +22,6 @@ constexpr Algorithm kAlgorithms[] = {
     {.estimator = AdvantageEstimator::kRemax, .name = "remax", .greedy_baseline = true},
 };
 
-constexpr ModelStage kGenerator{Role::kActor, Stage::kGeneration};
-constexpr ModelStage kActor{Role::kActor, Stage::kTraining};
-constexpr ModelStage kCritic{Role::kCritic, Stage::kTraining};
-constexpr ModelStage kReference{Role::kReference, Stage::kInference};
-constexpr ModelStage kRewardModel{Role::kReward, Stage::kInference};
-
 class WorkflowBuilder final {
  public:
   explicit WorkflowBuilder(const char* algorithm) { workflow_.algorithm = algorithm; }
@@ -70,11 +64,11 @@ AdvantageEstimator parse_advantage_estimator(const std::string& name) {
 Workflow make_workflow(const Algorithm& algorithm, const WorkflowChoice& choice) {
   WorkflowBuilder builder(algorithm.name);
   const std::set<Field> responses = {Field::kResponses};
-  const NodeId gen = builder.add({"gen", Pass::kGenerate, kGenerator, {}, responses}, {});
+  const NodeId gen = builder.add({"gen", Pass::kGenerate, kActorGeneration, {}, responses}, {});
   const std::set<Field> baselines = {Field::kBaselines};
   std::optional<NodeId> gen_max;
   if (algorithm.greedy_baseline) {
-    gen_max = builder.add({"gen_max", Pass::kGenerate, kGenerator, {}, baselines}, {});
+    gen_max = builder.add({"gen_max", Pass::kGenerate, kActorGeneration, {}, baselines}, {});
   }
   std::vector<NodeId> experience;
   std::set<Field> known = responses;
@@ -85,14 +79,15 @@ Workflow make_workflow(const Algorithm& algorithm, const WorkflowChoice& choice)
   };
   std::vector<NodeId> uses_actor, uses_critic;
   if (choice.old_log_probs) {
-    uses_actor.push_back(pass("old_log_prob", Pass::kLogProbs, kActor, Field::kOldLogProbs));
+    uses_actor.push_back(
+        pass("old_log_prob", Pass::kLogProbs, kActorTraining, Field::kOldLogProbs));
   }
-  if (choice.reference) pass("ref", Pass::kLogProbs, kReference, Field::kRefLogProbs);
+  if (choice.reference) pass("ref", Pass::kLogProbs, kReferenceInference, Field::kRefLogProbs);
   if (algorithm.critic) {
-    uses_critic.push_back(pass("values", Pass::kValues, kCritic, Field::kValues));
+    uses_critic.push_back(pass("values", Pass::kValues, kCriticTraining, Field::kValues));
   }
   const Pass scoring = choice.reward_model ? Pass::kScores : Pass::kReward;
-  const ModelStage scorer = choice.reward_model ? kRewardModel : ModelStage{};
+  const ModelStage scorer = choice.reward_model ? kRewardInference : ModelStage{};
   pass("reward", scoring, scorer, Field::kScores);
   if (gen_max) {
     known.insert(Field::kBaselineScores);
@@ -103,7 +98,8 @@ Workflow make_workflow(const Algorithm& algorithm, const WorkflowChoice& choice)
       builder.add({"adv", Pass::kAdvantage, {}, known, {Field::kAdvantages}}, experience);
   if (algorithm.critic) {
     const std::set<Field> reads = {Field::kResponses, Field::kValues, Field::kAdvantages};
-    const NodeId update = builder.add({"update_critic", Pass::kTrain, kCritic, reads, {}}, {adv});
+    const NodeId update =
+        builder.add({"update_critic", Pass::kTrain, kCriticTraining, reads, {}}, {adv});
     for (const NodeId node : uses_critic) builder.next_step(update, node);
   }
   std::set<Field> reads = {Field::kResponses, Field::kAdvantages};
@@ -111,10 +107,11 @@ Workflow make_workflow(const Algorithm& algorithm, const WorkflowChoice& choice)
   if (choice.reference) reads.insert(Field::kRefLogProbs);
   const std::set<Field> writes =
       choice.old_log_probs ? std::set<Field>() : std::set<Field>{Field::kOldLogProbs};
-  const NodeId update = builder.add({"update_actor", Pass::kTrain, kActor, reads, writes}, {adv});
+  const NodeId update =
+      builder.add({"update_actor", Pass::kTrain, kActorTraining, reads, writes}, {adv});
   for (const NodeId node : uses_actor) builder.next_step(update, node);
   const NodeId sync =
-      builder.add({"update_weights", Pass::kSyncWeights, kGenerator, {}, {}}, {update});
+      builder.add({"update_weights", Pass::kSyncWeights, kActorGeneration, {}, {}}, {update});
   builder.next_step(sync, gen);
   if (gen_max) builder.next_step(sync, *gen_max);
   Workflow workflow = std::move(builder).done();

@@ -10,11 +10,9 @@
 namespace nereus {
 namespace {
 
-constexpr ModelStage kActor{Role::kActor, Stage::kTraining};
-
 void expect_refused(const std::function<void(StagePlan&, ModelSpec&)>& ask, const char* what) {
   JobSpec job{.workflow = ppo_workflow(false), .models = {{Role::kActor, {}}}};
-  Plan plan{{{.model_stage = kActor, .units = {{{0, 0}}}}}};
+  Plan plan{{{.model_stage = kActorTraining, .units = {{{0, 0}}}}}};
   EXPECT_NO_THROW(verify_runnable(plan, job));
   ask(plan.stages.front(), job.models.at(Role::kActor).spec);
   try {

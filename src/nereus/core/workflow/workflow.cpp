@@ -9,8 +9,6 @@ namespace nereus {
 
 namespace {
 
-constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
-
 [[noreturn]] void refuse(const std::string& message) {
   throw Error(ErrorCode::kInvalidInput, "the workflow cannot be executed: " + message);
 }

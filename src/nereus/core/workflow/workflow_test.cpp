@@ -45,32 +45,24 @@ TEST(Workflow, GrpoStepHasNoCritic) {
   EXPECT_THAT(
       names_in_order(grpo_workflow(true)),
       ElementsAre("gen", "old_log_prob", "ref", "reward", "adv", "update_actor", "update_weights"));
-  EXPECT_THAT(model_stages(grpo_workflow(false)),
-              ElementsAre(ModelStage{Role::kActor, Stage::kGeneration},
-                          ModelStage{Role::kActor, Stage::kTraining}));
+  EXPECT_THAT(model_stages(grpo_workflow(false)), ElementsAre(kActorGeneration, kActorTraining));
   EXPECT_EQ(grpo_workflow(false).algorithm, "grpo");
 }
 
 TEST(Workflow, PlacesOnlyWhatHoldsState) {
   EXPECT_THAT(model_stages(ppo_workflow(true)),
-              ElementsAre(ModelStage{Role::kActor, Stage::kGeneration},
-                          ModelStage{Role::kActor, Stage::kTraining},
-                          ModelStage{Role::kCritic, Stage::kTraining},
-                          ModelStage{Role::kReference, Stage::kInference}));
+              ElementsAre(kActorGeneration, kActorTraining, kCriticTraining, kReferenceInference));
   EXPECT_EQ(model_stages(ppo_workflow(false)).size(), 3u);
-  EXPECT_THAT(trained_stages(ppo_workflow(true)),
-              ElementsAre(ModelStage{Role::kActor, Stage::kTraining},
-                          ModelStage{Role::kCritic, Stage::kTraining}));
+  EXPECT_THAT(trained_stages(ppo_workflow(true)), ElementsAre(kActorTraining, kCriticTraining));
 }
 
 TEST(Workflow, ARewardModelIsPlacedAndNotTrained) {
-  constexpr ModelStage kRewardModel{Role::kReward, Stage::kInference};
   for (const auto workflow_of : {ppo_workflow, grpo_workflow}) {
     const Workflow by_rule = workflow_of(true, false), by_model = workflow_of(true, true);
     EXPECT_EQ(names_in_order(by_model), names_in_order(by_rule));
     EXPECT_EQ(by_model.edges, by_rule.edges);
     std::vector<ModelStage> stages = model_stages(by_rule);
-    stages.push_back(kRewardModel);
+    stages.push_back(kRewardInference);
     EXPECT_EQ(model_stages(by_model), stages);
     EXPECT_EQ(trained_stages(by_model), trained_stages(by_rule));
   }
@@ -177,9 +169,8 @@ TEST(BusyDevices, AreThoseOfTheUnits) {
     for (int i = 0; i < count; ++i) plan.units.push_back({{0, first + i}});
     return plan;
   };
-  const Plan plan{{stage({Role::kActor, Stage::kGeneration}, 1, 2),
-                   stage({Role::kActor, Stage::kTraining}, 0, 2),
-                   stage({Role::kCritic, Stage::kTraining}, 3, 1)}};
+  const Plan plan{
+      {stage(kActorGeneration, 1, 2), stage(kActorTraining, 0, 2), stage(kCriticTraining, 3, 1)}};
   const auto devices_of_node = [&](const char* name) {
     const auto node = std::ranges::find(workflow.nodes, name, &WorkflowNode::name);
     return busy_devices(*node, plan);

@@ -1,20 +1,11 @@
 // The NVIDIA GPUs that this program can use; none in builds without CUDA.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "nereus/core/base/units.h"
 
 namespace nereus::cuda {
 
 int device_count();
-
-struct Gpu {
-  std::string name;  // for example "NVIDIA H200"
-  Bytes memory;
-};
-std::vector<Gpu> gpus();
 
 // True while what the calling thread enqueues on its current stream goes into a graph.
 bool is_capturing();

@@ -14,16 +14,6 @@ namespace nereus::cuda {
 
 int device_count() { return c10::cuda::device_count(); }
 
-std::vector<Gpu> gpus() {
-  std::vector<Gpu> found(device_count());
-  for (int i = 0; i < std::ssize(found); ++i) {
-    cudaDeviceProp properties;
-    C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, i));
-    found[i] = {properties.name, Bytes(static_cast<int64_t>(properties.totalGlobalMem))};
-  }
-  return found;
-}
-
 bool is_capturing() {
   return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
 }

@@ -3,7 +3,6 @@
 namespace nereus::cuda {
 
 int device_count() { return 0; }
-std::vector<Gpu> gpus() { return {}; }
 bool is_capturing() { return false; }
 void limit_memory(int, Bytes) {}
 void reserve_memory(int, Bytes) {}

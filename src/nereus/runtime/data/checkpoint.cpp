@@ -9,8 +9,8 @@
 #include "nereus/core/base/hash.h"
 #include "nereus/core/base/log.h"
 #include "nereus/core/base/text.h"
-#include "nereus/runtime/data/files.h"
-#include "nereus/runtime/data/regular_file.h"
+#include "nereus/runtime/files/files.h"
+#include "nereus/runtime/files/regular_file.h"
 
 namespace nereus {
 

@@ -9,8 +9,8 @@
 #include <csignal>
 #include <fstream>
 
-#include "nereus/runtime/data/files.h"
-#include "nereus/runtime/data/testing.h"
+#include "nereus/runtime/files/files.h"
+#include "nereus/runtime/files/testing.h"
 
 namespace nereus {
 namespace {

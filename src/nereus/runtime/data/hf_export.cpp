@@ -5,8 +5,8 @@
 
 #include "nereus/core/base/error.h"
 #include "nereus/core/base/log.h"
-#include "nereus/runtime/data/files.h"
 #include "nereus/runtime/data/hf_model.h"
+#include "nereus/runtime/files/files.h"
 
 namespace nereus {
 

@@ -6,18 +6,12 @@
 
 #include "nereus/core/model/tensor_spec.h"
 #include "nereus/runtime/data/safetensors.h"
+#include "nereus/runtime/files/model_config.h"
 
 namespace nereus {
 
 // torch's name for a dtype.
 at::ScalarType scalar_type(DType dtype);
-
-inline constexpr const char* kGenerationConfig = "generation_config.json";
-
-// config.json of a directory. As in transformers and vLLM, responses end at the eos_token_id of
-// generation_config.json where there is one (an id or a list), else at config.json's. Throws
-// Error(kInvalidInput) naming the path and the value.
-ModelSpec read_model_spec(const std::filesystem::path& directory);
 
 // Whether a scalar head may be new, as a critic's (a value head starts at 0), or must have been
 // trained, as a reward model's.

@@ -4,8 +4,8 @@
 
 #include <array>
 
-#include "nereus/runtime/data/files.h"
-#include "nereus/runtime/data/testing.h"
+#include "nereus/runtime/files/files.h"
+#include "nereus/runtime/files/testing.h"
 
 namespace nereus {
 namespace {

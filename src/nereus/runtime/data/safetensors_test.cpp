@@ -3,8 +3,8 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
-#include "nereus/runtime/data/files.h"
-#include "nereus/runtime/data/testing.h"
+#include "nereus/runtime/files/files.h"
+#include "nereus/runtime/files/testing.h"
 
 namespace nereus {
 namespace {

@@ -12,34 +12,6 @@
 
 namespace nereus {
 
-namespace {
-
-void require_that(bool ok, const std::string& option, double value, const std::string& legal) {
-  if (ok) return;
-  throw Error(ErrorCode::kInvalidInput,
-              "optim." + option + " is " + format_number(value) + "; it must be " + legal);
-}
-
-}  // namespace
-
-void verify(const OptimizerOptions& options) {
-  require_that(std::isfinite(options.lr) && options.lr >= 0, "lr", options.lr, "0 or more");
-  require_that(options.beta1 >= 0 && options.beta1 < 1, "betas[0]", options.beta1, "in [0, 1)");
-  require_that(options.beta2 >= 0 && options.beta2 < 1, "betas[1]", options.beta2, "in [0, 1)");
-  require_that(options.eps > 0, "eps", options.eps, "positive");
-  require_that(options.weight_decay >= 0, "weight_decay", options.weight_decay, "0 or more");
-  require_that(options.grad_clip >= 0, "grad_clip", options.grad_clip, "0 (off) or positive");
-  require_that(options.lr_warmup_steps >= 0, "lr_warmup_steps",
-               static_cast<double>(options.lr_warmup_steps), "0 or more");
-  require_that(options.min_lr_ratio >= 0 && options.min_lr_ratio <= 1, "min_lr_ratio",
-               options.min_lr_ratio, "in [0, 1]");
-  if (options.lr_scheduler != "constant" && options.lr_scheduler != "cosine" &&
-      options.lr_scheduler != "linear") {
-    throw Error(ErrorCode::kInvalidInput, "optim.lr_scheduler_type is \"" + options.lr_scheduler +
-                                              "\"; legal: constant, cosine, linear");
-  }
-}
-
 double learning_rate(const OptimizerOptions& options, int64_t step) {
   if (step < options.lr_warmup_steps) {
     return options.lr * static_cast<double>(step) / static_cast<double>(options.lr_warmup_steps);

@@ -4,26 +4,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <string>
+
+#include "nereus/core/workflow/objective.h"
 
 namespace nereus {
-
-struct OptimizerOptions {
-  double lr = 1e-6;  // of the peak
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0.01;
-  double grad_clip = 1.0;       // global norm; 0: off
-  int64_t lr_warmup_steps = 0;  // RL steps, linear from 0
-  std::string lr_scheduler =
-      "constant";  // or "cosine", "linear": decay over total_steps to min_lr_ratio
-  double min_lr_ratio = 0;
-  int64_t total_steps = 0;  // RL steps of the whole run, for the decay
-};
-
-// Throws Error(kInvalidInput) naming the option and the legal values.
-void verify(const OptimizerOptions& options);
 
 // Learning rate of all optimizer steps of the RL step number `step` (from 0), as verl's schedulers
 // give it: 0 in the first step of a warm-up, options.lr in the first step after it.

@@ -16,9 +16,6 @@ using testing::tightened;
 using testing::TransitionCase;
 using testing::VirtualDevices;
 
-constexpr ModelStage kTraining{Role::kActor, Stage::kTraining};
-constexpr ModelStage kGeneration{Role::kActor, Stage::kGeneration};
-
 Expected<TransitionDag> compile(const TransitionCase& c, const TransitionOptions& options = {}) {
   return compile_transition(c.from, c.to, c.job, c.cluster, Calibration(), options);
 }
@@ -101,7 +98,7 @@ TEST(Execute, FindsAFlippedBit) {
   ASSERT_TRUE(dag) << dag.error();
   VirtualDevices devices(c.job, c.cluster);
   devices.fill(c.from);
-  const Emu replica = units_of(at(c.from, kTraining)).back();
+  const Emu replica = units_of(at(c.from, kActorTraining)).back();
   devices.store().at(replica, {0, 1}).arenas(StateKind::kExpAvg)[0][3] += 1;
   try {
     devices.run(*dag);
@@ -115,13 +112,13 @@ TEST(Execute, FindsAFlippedBit) {
 TransitionCase two_extends() {
   TransitionCase c = random_case(3, 4, 4);
   for (StagePlan& stage : c.from.stages) {
-    const int device = stage.model_stage == kTraining ? 2 : 0;
+    const int device = stage.model_stage == kActorTraining ? 2 : 0;
     stage = {stage.model_stage, {1, 1}, {{{0, device}}}};
   }
   c.to = c.from;
   for (StagePlan& stage : c.to.stages) {
-    if (stage.model_stage == kTraining) stage.units.push_back({{0, 3}});
-    if (stage.model_stage == kGeneration) stage.units.push_back({{0, 1}});
+    if (stage.model_stage == kActorTraining) stage.units.push_back({{0, 3}});
+    if (stage.model_stage == kActorGeneration) stage.units.push_back({{0, 1}});
   }
   return c;
 }
@@ -169,8 +166,8 @@ TEST(UnitState, AliasesShareTheBytes) {
   TransitionCase c = two_to_one();
   VirtualDevices devices(c.job, c.cluster);
   devices.fill(c.to);
-  const Emu training = units_of(at(c.to, kTraining)).front();
-  const Emu generation = units_of(at(c.to, kGeneration)).front();
+  const Emu training = units_of(at(c.to, kActorTraining)).front();
+  const Emu generation = units_of(at(c.to, kActorGeneration)).front();
   const UnitState& owner = devices.store().at(training, {0, 1});
   devices.store().replace(generation, {0, 1}, UnitState::alias_weights(generation, owner));
   const UnitState& alias = devices.store().at(generation, {0, 1});

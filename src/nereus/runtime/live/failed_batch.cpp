@@ -1,7 +1,7 @@
 #include "nereus/runtime/live/failed_batch.h"
 
 #include "nereus/core/base/json.h"
-#include "nereus/runtime/data/files.h"
+#include "nereus/runtime/files/files.h"
 
 namespace nereus {
 

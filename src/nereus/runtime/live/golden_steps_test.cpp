@@ -25,7 +25,7 @@ struct GoldenCase {
 
 LiveOptions without_critic(AdvantageEstimator estimator) {
   LiveOptions options = tiny_job(/*devices=*/4, /*steps=*/2);
-  options.critic.reset();
+  options.models.erase(Role::kCritic);
   options.ppo.advantage.estimator = estimator;
   return options;
 }
@@ -39,7 +39,7 @@ LiveOptions with_kl_loss(LiveOptions options) {
 
 LiveOptions without_reference(LiveOptions options) {
   options.ppo.use_kl_in_reward = false;
-  options.reference.reset();
+  options.models.erase(Role::kReference);
   return options;
 }
 
@@ -49,7 +49,7 @@ LiveOptions with_reward_model(LiveOptions options) {
   write_text(directory / "config.json", to_hf_config(spec, DType::kFloat64).dump());
   write_safetensors(directory / "model.safetensors", random_model(spec, DType::kFloat64, 5));
   options.reward.clear();
-  options.reward_model = {directory};
+  options.models[Role::kReward] = {directory};
   return options;
 }
 

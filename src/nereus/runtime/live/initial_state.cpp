@@ -17,11 +17,7 @@ ScoreHead score_head(Role role) {
 }
 
 void load_models(Runtime& runtime, const Plan& plan, const LiveOptions& options) {
-  std::map<Role, ModelSource> sources = {{Role::kActor, options.actor}};
-  if (options.critic) sources[Role::kCritic] = *options.critic;
-  if (options.reference) sources[Role::kReference] = *options.reference;
-  if (options.reward_model) sources[Role::kReward] = *options.reward_model;
-  for (const auto& [role, source] : sources) {
+  for (const auto& [role, source] : options.models) {
     const TensorMap weights =
         initial_weights(source, runtime.model(role), options.dtype, options.seed, score_head(role));
     for (const StagePlan& stage : plan.stages) {

@@ -21,8 +21,6 @@ namespace nereus {
 
 namespace {
 
-constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
-
 std::string kl_type(const PpoOptions& ppo) { return ppo.adaptive_kl ? "adaptive" : "fixed"; }
 
 }  // namespace
@@ -34,7 +32,7 @@ class LiveJob::Impl {
         job_(job_spec(options_, 0)),
         tokenizer_(Tokenizer::open(options_.data.tokenizer)),
         prompts_(options_.data, *tokenizer_, job_.model(Role::kActor).vocab_size, options_.seed),
-        reward_(options_.reward_model ? nullptr : open_reward(options_)),
+        reward_(options_.models.contains(Role::kReward) ? nullptr : open_reward(options_)),
         kl_(options_.ppo.kl_coef, options_.ppo.target_kl,
             options_.ppo.adaptive_kl ? options_.ppo.kl_horizon : 0),
         runtime_(options_.cluster, options_.backend, job_.models),
@@ -343,9 +341,10 @@ void LiveJob::Impl::resume_data(const Json& state, const std::string& where) {
 }
 
 void LiveJob::Impl::export_model(const std::filesystem::path& directory) const {
-  write_model(directory, job_.model(Role::kActor), options_.dtype,
-              runtime_.store().gather(first_unit(kActorTraining), StateKind::kWeights),
-              {.tokenizer = options_.data.tokenizer, .model = options_.actor.path});
+  write_model(
+      directory, job_.model(Role::kActor), options_.dtype,
+      runtime_.store().gather(first_unit(kActorTraining), StateKind::kWeights),
+      {.tokenizer = options_.data.tokenizer, .model = options_.models.at(Role::kActor).path});
 }
 
 std::map<std::string, uint64_t> LiveJob::Impl::state_hashes() const {

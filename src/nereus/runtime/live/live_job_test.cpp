@@ -32,12 +32,12 @@ class LiveJobTest : public ::testing::Test {
 
 TEST_F(LiveJobTest, RemaxScoresOneGreedyResponseToEachPrompt) {
   LiveOptions options = tiny_job(/*devices=*/2, /*steps=*/2);
-  options.critic.reset();
+  options.models.erase(Role::kCritic);
   options.reward = "response_length";
   options.reward_options = {{"sign", 1}};
   options.ppo.advantage.estimator = AdvantageEstimator::kRemax;
   options.ppo.use_kl_in_reward = false;
-  options.reference.reset();
+  options.models.erase(Role::kReference);
   Experience seen;
   options.on_experience = [&](const Experience& experience) { seen = experience; };
   LiveJob straight(options, uniform_plan(options, {1, 1}, 2));
@@ -69,7 +69,7 @@ TEST_F(LiveJobTest, RemaxBaselinesAreNotDrawn) {
   std::vector<std::vector<double>> baselines(2), scores(2);
   for (size_t i = 0; i < 2; ++i) {
     LiveOptions options = tiny_job(/*devices=*/1, /*steps=*/1);
-    options.critic.reset();
+    options.models.erase(Role::kCritic);
     options.ppo.advantage.estimator = AdvantageEstimator::kRemax;
     options.reward = "response_length";
     options.reward_options = {{"sign", 1}};
@@ -226,15 +226,15 @@ TEST_F(LiveJobTest, RefusesContradictions) {
   large_mini_batch.ppo.mini_batch = 9;
   EXPECT_NE(message_of(large_mini_batch).find("choose 1 to 8"), std::string::npos);
   LiveOptions no_reference = tiny_job(1, 1);
-  no_reference.reference.reset();
+  no_reference.models.erase(Role::kReference);
   EXPECT_NE(message_of(no_reference).find("needs a reference"), std::string::npos);
   LiveOptions no_critic = tiny_job(1, 1);
-  no_critic.critic.reset();
+  no_critic.models.erase(Role::kCritic);
   EXPECT_NE(message_of(no_critic).find("needs a critic"), std::string::npos);
   LiveOptions idle_critic = tiny_job(1, 1);
   idle_critic.ppo.advantage.estimator = AdvantageEstimator::kRloo;
   EXPECT_NE(message_of(idle_critic).find("rloo has no use for a critic"), std::string::npos);
-  idle_critic.critic.reset();
+  idle_critic.models.erase(Role::kCritic);
   EXPECT_EQ(job_spec(idle_critic, 0).workflow.algorithm, "rloo");
   LiveOptions too_long = tiny_job(1, 1);
   too_long.response_length = {{{0, 5000}}};

@@ -56,7 +56,7 @@ TEST(MemoryPressure, SmallerMicroBatchesGoOnWithTheSameResult) {
   LiveJob tight(options, plan);
   const std::vector<StepReport> actual = run(tight);
   ASSERT_TRUE(actual.front().adjusted_plan);
-  const StagePlan& training = at(*actual.front().adjusted_plan, {Role::kActor, Stage::kTraining});
+  const StagePlan& training = at(*actual.front().adjusted_plan, kActorTraining);
   EXPECT_LT(training.micro_batch, 8);
   EXPECT_FALSE(actual.back().adjusted_plan) << "what fits once fits again";
   EXPECT_EQ(tight.plan(), *actual.front().adjusted_plan);

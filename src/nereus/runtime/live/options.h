@@ -1,9 +1,10 @@
-// Everything a live job needs to know, in the types of the rooms that use it.
+// Everything a live job needs to know, in the types of the rooms that use it. What users need not
+// give has its default in app/config, and none here.
 #pragma once
 
 #include <filesystem>
 #include <functional>
-#include <optional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,64 +14,42 @@
 #include "nereus/core/cluster/backend.h"
 #include "nereus/core/cluster/cluster.h"
 #include "nereus/core/workflow/job_spec.h"
-#include "nereus/runtime/engine/optimizer.h"
+#include "nereus/core/workflow/objective.h"
+#include "nereus/core/workflow/sampling_params.h"
 #include "nereus/runtime/engine/transition_executor.h"
-#include "nereus/runtime/live/schedule.h"
-#include "nereus/runtime/nn/sampler.h"
-#include "nereus/runtime/rl/advantage.h"
-#include "nereus/runtime/rl/loss.h"
+#include "nereus/runtime/files/model_config.h"
+#include "nereus/runtime/rl/rewards/reward_limits.h"
 #include "nereus/runtime/rl/sample.h"
+#include "nereus/runtime/supply/schedule.h"
 
 namespace nereus {
 
-struct ModelSource {
-  std::filesystem::path path;   // a Hugging Face model directory
-  bool random_weights = false;  // only its config.json is used; weights are drawn from the seed
-};
-
 struct DataOptions {
   std::filesystem::path train_file;  // JSON lines
-  std::string prompt_key = "prompt";
+  std::string prompt_key;
   std::filesystem::path tokenizer;       // directory; usually the actor's
   int64_t train_batch_size = 0;          // prompts per step
   int64_t samples_per_prompt = 1;        // rollout.n
   int64_t max_prompt_length = 0;         // tokens
   bool filter_overlong_prompts = false;  // drop (and count) longer prompts instead of refusing them
-  bool shuffle = true;
+  bool shuffle = false;
 };
 
 struct ValidationOptions {
   std::filesystem::path file;               // as DataOptions::train_file; empty: no validation
   int every = -1;                           // steps, and after the last one; -1: never
-  bool before_training = true;              // of a new job
+  bool before_training = false;             // of a new job
   int64_t samples_per_prompt = 1;           // val_kwargs.n
   SamplingParams sampling{.greedy = true};  // but for the seed, which is the job's
-};
-
-struct PpoOptions {
-  AdvantageOptions advantage;
-  bool use_kl_in_reward = false;
-  KlEstimator kl_penalty = KlEstimator::kK1;
-  double kl_coef = 0.001;
-  bool adaptive_kl = false;
-  double target_kl = 0.1;
-  double kl_horizon = 10000;
-  int64_t mini_batch = 0;  // prompts per optimizer step (× rollout.n sequences)
-  int epochs = 1;
-  // Old log-probabilities by a pass of their own also where the update could compute them.
-  bool always_old_log_probs = false;
-  PolicyLossOptions policy;
-  ValueLossOptions value;
 };
 
 struct LiveOptions {
   Cluster cluster;
   Backend backend;
-  ModelSource actor;
-  std::optional<ModelSource> critic;        // exactly if the advantage estimator needs one
-  std::optional<ModelSource> reference;     // needed for KL in reward or in loss
-  std::optional<ModelSource> reward_model;  // scores responses in place of `reward`
-  DType dtype = DType::kFloat32;            // weights; half precision keeps an fp32 master copy
+  // The actor; a critic exactly if the advantage estimator needs one; a reference for KL in reward
+  // or in loss; a reward model if one scores responses in place of `reward`.
+  std::map<Role, ModelSource> models;
+  DType dtype = DType::kFloat32;  // weights; half precision keeps an fp32 master copy
   DataOptions data;
   ValidationOptions validation;
   PpoOptions ppo;
@@ -82,18 +61,15 @@ struct LiveOptions {
   SupplySchedule supply;           // devices per step
   std::string reward;              // for open_reward(), without a reward model
   Json reward_options;
-  double max_reward_failures = 0.05;  // share of samples that may not be scored
-  bool exclude_unscored = true;       // else they count as scored with 0
-  // Of a reward in Python (RewardLimits).
-  int reward_workers = 0;
-  Seconds reward_timeout{60};
-  Bytes reward_memory{0};
+  double max_reward_failures = 0;  // share of samples that may not be scored
+  bool exclude_unscored = false;   // else they count as scored with 0
+  RewardLimits reward_limits;      // of a reward in Python
   int total_steps = 0;
   uint64_t seed = 0;
   // Where the batch of a step that met NaN or Inf is kept (failed_step_N.json); empty: nowhere.
   std::filesystem::path failure_directory;
   std::filesystem::path rollout_directory;  // for the responses of every step; empty: nowhere
-  bool verify_transitions = true;           // hash the logical state before and after
+  bool verify_transitions = false;          // hash the logical state before and after
   // bytes/s; > 0: what a transition moves between devices takes at least its time, as over a slow
   // network.
   double link_bandwidth = 0;

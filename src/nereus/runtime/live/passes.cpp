@@ -12,10 +12,6 @@ namespace nereus {
 
 namespace {
 
-constexpr ModelStage kActorGeneration{Role::kActor, Stage::kGeneration};
-constexpr ModelStage kCriticTraining{Role::kCritic, Stage::kTraining};
-constexpr ModelStage kRewardInference{Role::kReward, Stage::kInference};
-
 // Runs forward passes over all samples and hands each micro-batch's outputs to `take`, once per
 // unit.
 PassResult infer(Runtime& runtime, ModelStage model_stage, const Experience& experience,

@@ -30,9 +30,9 @@ TEST(PlanChanges, FiveTransitionsChangeNothing) {
 TEST(PlanChanges, TransitionsChangeNothingOfGrpo) {
   const std::filesystem::path assets = std::string(NEREUS_SOURCE_DIR) + "/assets";
   LiveOptions options = tiny_job(/*devices=*/4, /*steps=*/4);
-  options.actor = {assets / "stories260K"};
-  options.reference = options.actor;
-  options.critic.reset();
+  options.models[Role::kActor] = {assets / "stories260K"};
+  options.models[Role::kReference] = options.models[Role::kActor];
+  options.models.erase(Role::kCritic);
   options.data.train_file = assets / "prompts/stories.jsonl";
   options.data.tokenizer = assets / "stories260K";
   options.reward = "vader_sentiment";
@@ -60,7 +60,7 @@ TEST(PlanChanges, TransitionsChangeNothingOfGrpo) {
 // The greedy responses, too, are those of the weights and not of the layout.
 TEST(PlanChanges, TransitionsChangeNothingOfRemax) {
   LiveOptions options = tiny_job(/*devices=*/4, /*steps=*/4);
-  options.critic.reset();
+  options.models.erase(Role::kCritic);
   options.ppo.advantage.estimator = AdvantageEstimator::kRemax;
   expect_transitions_change_nothing(
       options,

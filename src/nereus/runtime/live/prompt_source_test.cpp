@@ -2,8 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include "nereus/runtime/data/files.h"
-#include "nereus/runtime/data/testing.h"
+#include "nereus/runtime/files/files.h"
+#include "nereus/runtime/files/testing.h"
 
 namespace nereus {
 namespace {
@@ -31,9 +31,9 @@ class PromptSourceTest : public ::testing::Test {
   PromptSource source(const std::string& rows) const {
     write_text(directory_ / "p.jsonl", rows);
     const DataOptions options = {.train_file = directory_ / "p.jsonl",
+                                 .prompt_key = "prompt",
                                  .tokenizer = directory_,
-                                 .max_prompt_length = 32,
-                                 .shuffle = false};
+                                 .max_prompt_length = 32};
     return {options, *Tokenizer::open(directory_), kVocabulary, /*seed=*/0};
   }
 

@@ -18,8 +18,6 @@ using testing::tiny_job;
 using testing::tiny_model;
 using testing::uniform_plan;
 
-constexpr ModelStage kRewardInference{Role::kReward, Stage::kInference};
-
 // A directory with the actor's shape under a scalar head, and weights of which the score's are
 // `score`.
 std::filesystem::path reward_model(const at::Tensor& score) {
@@ -35,7 +33,8 @@ std::filesystem::path reward_model(const at::Tensor& score) {
 LiveOptions scored_job(int devices, int steps) {
   LiveOptions options = tiny_job(devices, steps);
   options.reward.clear();
-  options.reward_model = {reward_model(at::arange(32, at::kDouble).reshape({1, 32}) / 16 - 1)};
+  options.models[Role::kReward] = {
+      reward_model(at::arange(32, at::kDouble).reshape({1, 32}) / 16 - 1)};
   return options;
 }
 
@@ -136,7 +135,7 @@ TEST(RewardModel, ScoresTheValidation) {
 
 TEST(RewardModel, MustGiveScores) {
   LiveOptions options = scored_job(/*devices=*/1, /*steps=*/1);
-  options.reward_model = options.actor;
+  options.models[Role::kReward] = options.models[Role::kActor];
   try {
     job_spec(options, 0);
     FAIL();

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "nereus/core/base/log.h"
-#include "nereus/runtime/data/files.h"
 #include "nereus/runtime/engine/stopwatch.h"
+#include "nereus/runtime/files/files.h"
 #include "nereus/runtime/rl/rewards/place_score.h"
 #include "nereus/runtime/rl/rewards/python_reward.h"
 
@@ -18,8 +18,7 @@ std::unique_ptr<Reward> open_reward(const LiveOptions& options) {
   const std::string where = "custom_reward_function";
   return std::make_unique<PythonReward>(
       require<std::string>(options.reward_options, "path", where),
-      require<std::string>(options.reward_options, "function", where),
-      RewardLimits{options.reward_workers, options.reward_timeout, options.reward_memory});
+      require<std::string>(options.reward_options, "function", where), options.reward_limits);
 }
 
 namespace {

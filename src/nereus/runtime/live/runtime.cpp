@@ -9,13 +9,6 @@
 
 namespace nereus {
 
-namespace {
-
-constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
-constexpr ModelStage kActorGeneration{Role::kActor, Stage::kGeneration};
-
-}  // namespace
-
 Runtime::Runtime(const Cluster& cluster, const Backend& backend, std::map<Role, ModelUse> models)
     : models_(std::move(models)),
       devices_(all_devices(cluster)),

@@ -15,11 +15,6 @@ namespace {
 using testing::tiny_job;
 using testing::uniform_plan;
 
-constexpr ModelStage kGeneration{Role::kActor, Stage::kGeneration};
-constexpr ModelStage kActor{Role::kActor, Stage::kTraining};
-constexpr ModelStage kCritic{Role::kCritic, Stage::kTraining};
-constexpr ModelStage kReference{Role::kReference, Stage::kInference};
-
 struct Place {
   Layout layout{1, 1};
   int first = 0;
@@ -44,10 +39,10 @@ Plan plan_of(const std::map<ModelStage, Place>& places) {
 
 // Actor on two devices, critic and reference on one each.
 Plan three_groups() {
-  return plan_of({{kGeneration, {{1, 1}, 0, 2}},
-                  {kActor, {{2, 1}, 0, 1}},
-                  {kCritic, {{1, 1}, 2, 1}},
-                  {kReference, {{1, 1}, 3, 1}}});
+  return plan_of({{kActorGeneration, {{1, 1}, 0, 2}},
+                  {kActorTraining, {{2, 1}, 0, 1}},
+                  {kCriticTraining, {{1, 1}, 2, 1}},
+                  {kReferenceInference, {{1, 1}, 3, 1}}});
 }
 
 const Span& span_of(const StepReport& report, const std::string& name) {
@@ -86,15 +81,15 @@ TEST(SideBySide, TransitionsBetweenColocatedAndSeparatePlansChangeNothing) {
   const LiveOptions options = tiny_job(/*devices=*/4, /*steps=*/6);
   const std::vector<Plan> plans = {uniform_plan(options, {1, 1}, 4), three_groups(),
                                    // Actor and generation beside critic and reference.
-                                   plan_of({{kGeneration, {{1, 1}, 0, 2}},
-                                            {kActor, {{1, 2}, 0, 1}},
-                                            {kCritic, {{2, 1}, 2, 1}},
-                                            {kReference, {{1, 1}, 2, 2}}}),
+                                   plan_of({{kActorGeneration, {{1, 1}, 0, 2}},
+                                            {kActorTraining, {{1, 2}, 0, 1}},
+                                            {kCriticTraining, {{2, 1}, 2, 1}},
+                                            {kReferenceInference, {{1, 1}, 2, 2}}}),
                                    // Partly overlapping groups.
-                                   plan_of({{kGeneration, {{1, 1}, 0, 4}},
-                                            {kActor, {{2, 1}, 1, 1}},
-                                            {kCritic, {{2, 1}, 2, 1}},
-                                            {kReference, {{1, 1}, 0, 2}}}),
+                                   plan_of({{kActorGeneration, {{1, 1}, 0, 4}},
+                                            {kActorTraining, {{2, 1}, 1, 1}},
+                                            {kCriticTraining, {{2, 1}, 2, 1}},
+                                            {kReferenceInference, {{1, 1}, 0, 2}}}),
                                    three_groups(), uniform_plan(options, {2, 1}, 2)};
   testing::expect_transitions_change_nothing(
       options, plans, {"actor/pg_loss", "critic/vf_loss", "actor/grad_norm"});

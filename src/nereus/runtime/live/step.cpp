@@ -14,8 +14,6 @@ namespace nereus {
 
 namespace {
 
-constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
-
 // Ends a step whose transition failed: what its nodes need is gone.
 struct TransitionFailed {};
 
@@ -239,7 +237,8 @@ PassResult Step::estimate_advantages() {
     for (Sample& sample : experience_) sample.rewards = sample.token_scores;
   }
   nereus::estimate_advantages(experience_, ppo.advantage);
-  if (context_.options.critic) add_value_metrics(experience_, result.metrics);
+  if (context_.options.models.contains(Role::kCritic))
+    add_value_metrics(experience_, result.metrics);
   add_batch_metrics(experience_, context_.options.response_length.at(number_), result.metrics);
   if (context_.options.on_experience) context_.options.on_experience(experience_);
   result.by_class[OpClass::kHost] = timer.elapsed();

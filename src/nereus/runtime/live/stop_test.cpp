@@ -6,7 +6,7 @@
 #include <random>
 #include <thread>
 
-#include "nereus/runtime/data/files.h"
+#include "nereus/runtime/files/files.h"
 #include "nereus/runtime/live/testing.h"
 
 namespace nereus {

@@ -9,8 +9,8 @@
 #include <cmath>
 
 #include "nereus/core/transition/compile.h"
-#include "nereus/runtime/data/files.h"
 #include "nereus/runtime/engine/testing.h"
+#include "nereus/runtime/files/files.h"
 #include "nereus/runtime/live/live_job.h"
 
 namespace nereus::testing {
@@ -40,15 +40,18 @@ inline LiveOptions tiny_job(int devices, int steps) {
   LiveOptions options;
   options.cluster = cpu_cluster(devices, Bytes(int64_t{1} << 30), devices);
   options.backend = backend(devices);
-  options.actor = {tiny_model(), /*random_weights=*/true};
-  options.critic = options.actor;
-  options.reference = options.actor;
+  for (const Role role : {Role::kActor, Role::kCritic, Role::kReference}) {
+    options.models[role] = {tiny_model(), /*random_weights=*/true};
+  }
   options.dtype = DType::kFloat64;
   options.data = {.train_file = digits / "train.jsonl",
+                  .prompt_key = "prompt",
                   .tokenizer = digits,
                   .train_batch_size = 8,
                   .samples_per_prompt = 2,
-                  .max_prompt_length = 16};
+                  .max_prompt_length = 16,
+                  .shuffle = true};
+  options.validation.before_training = true;
   options.ppo.use_kl_in_reward = true;
   options.ppo.kl_coef = 0.01;
   options.ppo.advantage.lam = 0.95;
@@ -59,6 +62,10 @@ inline LiveOptions tiny_job(int devices, int steps) {
   options.response_length = {{{0, 6}}};
   options.supply = constant_supply(options.cluster);
   options.reward = "digit_completion";
+  options.reward_limits.timeout = Seconds(60);
+  options.max_reward_failures = 0.05;
+  options.exclude_unscored = true;
+  options.verify_transitions = true;
   options.total_steps = steps;
   options.seed = 7;
   return options;

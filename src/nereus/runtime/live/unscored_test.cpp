@@ -41,7 +41,7 @@ TEST(Unscored, UnscoredSamplesChangeNothing) {
         options.ppo.advantage.estimator = estimator;
         options.ppo.policy.aggregation = options.ppo.value.aggregation =
             parse_loss_aggregation(mode);
-        if (!algorithm(estimator).critic) options.critic.reset();
+        if (!algorithm(estimator).critic) options.models.erase(Role::kCritic);
         LiveJob job(options, uniform_plan(options, {1, 1}, dp));
         const StepReport report = job.run_step();
         Metrics metrics = report.metrics;

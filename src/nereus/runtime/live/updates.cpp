@@ -5,15 +5,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "nereus/runtime/engine/optimizer.h"
 #include "nereus/runtime/live/pass_support.h"
+#include "nereus/runtime/rl/loss.h"
 #include "nereus/runtime/rl/minibatch.h"
 
 namespace nereus {
 
 namespace {
-
-constexpr ModelStage kActorTraining{Role::kActor, Stage::kTraining};
-constexpr ModelStage kCriticTraining{Role::kCritic, Stage::kTraining};
 
 // The loss of one micro-batch and what it adds to the metrics.
 using SampleLoss = std::function<Loss(const UnitEngine&, const TokenOutputs&, const SampleBatch&)>;

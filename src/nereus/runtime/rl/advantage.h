@@ -5,17 +5,11 @@
 #include <span>
 #include <vector>
 
-#include "nereus/core/workflow/algorithm.h"
+#include "nereus/core/workflow/objective.h"
 #include "nereus/runtime/rl/sample.h"
 
 namespace nereus {
 
-struct AdvantageOptions {
-  AdvantageEstimator estimator = AdvantageEstimator::kGae;
-  bool norm_by_std = true;  // GRPO: divide by the standard deviation of the group
-  double gamma = 1;         // GAE and REINFORCE++
-  double lam = 1;           // GAE
-};
 // Fills the advantages of a step's samples from their rewards, and the returns where an estimator
 // has them, by one of the functions below. Samples that were not scored get zeros; to the others
 // it is as if they were not there. Any number of samples and tokens is legal.

@@ -18,24 +18,11 @@ constexpr double kMaxLogRatio = 20;
 constexpr double kMaxK3 = 10;
 constexpr double kMaxRelativeError = 0.2;  // of the adaptive controller
 
-constexpr std::pair<const char*, KlEstimator> kNames[] = {
-    {"kl", KlEstimator::kK1},  {"k1", KlEstimator::kK1}, {"abs", KlEstimator::kAbs},
-    {"mse", KlEstimator::kK2}, {"k2", KlEstimator::kK2}, {"low_var_kl", KlEstimator::kK3},
-    {"k3", KlEstimator::kK3}};
-
 double kl_of(const Sample& sample, size_t token, KlEstimator estimator) {
   return kl_estimate(sample.old_log_probs[token], sample.ref_log_probs[token], estimator);
 }
 
 }  // namespace
-
-KlEstimator parse_kl_estimator(const std::string& name) {
-  for (const auto& [text, estimator] : kNames) {
-    if (name == text) return estimator;
-  }
-  throw Error(ErrorCode::kInvalidInput, "unknown KL estimator \"" + name +
-                                            "\"; use kl (k1), abs, mse (k2) or low_var_kl (k3)");
-}
 
 double kl_estimate(double log_prob, double ref_log_prob, KlEstimator estimator) {
   const double difference = log_prob - ref_log_prob;

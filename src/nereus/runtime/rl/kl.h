@@ -3,16 +3,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <string>
-
+#include "nereus/core/workflow/objective.h"
 #include "nereus/runtime/rl/sample.h"
 
 namespace nereus {
 
-// verl's names: "kl" (k1), "abs", "mse" (k2), "low_var_kl" (k3; input clamped to ±20, output to
-// ±10), and their short forms "k1", "k2", "k3".
-enum class KlEstimator { kK1, kAbs, kK2, kK3 };
-KlEstimator parse_kl_estimator(const std::string& name);
 double kl_estimate(double log_prob, double ref_log_prob, KlEstimator estimator);
 // Elementwise, differentiable in log_prob.
 at::Tensor kl_estimate(const at::Tensor& log_prob, const at::Tensor& ref_log_prob,

@@ -21,19 +21,6 @@ namespace {
 
 constexpr double kMaxLogRatio = 20;  // verl's clamp of log π - log π_old
 
-constexpr std::pair<const char*, LossAggregation> kAggregations[] = {
-    {"token-mean", LossAggregation::kTokenMean},
-    {"token-sum", LossAggregation::kTokenSum},
-    {"seq-mean-token-sum", LossAggregation::kSeqMeanTokenSum},
-    {"seq-mean-token-mean", LossAggregation::kSeqMeanTokenMean},
-    {"seq-mean-token-sum-norm", LossAggregation::kSeqMeanTokenSumNorm}};
-
-void verify_range(const char* name, double value, bool legal, const char* range) {
-  if (legal && std::isfinite(value)) return;
-  throw Error(ErrorCode::kInvalidInput,
-              std::string(name) + " is " + std::to_string(value) + "; it must be " + range);
-}
-
 at::Tensor weighted_sum(const at::Tensor& weights, const at::Tensor& values) {
   return (weights * values).sum();
 }
@@ -81,15 +68,6 @@ ClippedPolicyLoss clipped_policy_loss(const at::Tensor& log_probs, const PolicyT
 
 }  // namespace
 
-LossAggregation parse_loss_aggregation(const std::string& name) {
-  std::string legal;
-  for (const auto& [text, mode] : kAggregations) {
-    if (name == text) return mode;
-    legal += (legal.empty() ? "" : ", ") + std::string(text);
-  }
-  throw Error(ErrorCode::kInvalidInput, "unknown loss_agg_mode \"" + name + "\"; use " + legal);
-}
-
 std::vector<double> sample_weights(LossAggregation mode, const std::vector<int64_t>& lengths,
                                    double horizon) {
   const auto tokens =
@@ -117,27 +95,6 @@ std::vector<double> sample_weights(LossAggregation mode, const std::vector<int64
     weights.push_back(length > 0 ? weight() : 0);
   }
   return weights;
-}
-
-void verify(const PolicyLossOptions& options) {
-  verify_range("clip_ratio_low", options.clip_ratio_low,
-               options.clip_ratio_low >= 0 && options.clip_ratio_low < 1, "in [0, 1)");
-  verify_range("clip_ratio_high", options.clip_ratio_high, options.clip_ratio_high >= 0,
-               "at least 0");
-  verify_range("clip_ratio_c", options.clip_ratio_c,
-               options.clip_ratio_c == 0 || options.clip_ratio_c > 1, "above 1, or 0 for none");
-  verify_range("entropy_coeff", options.entropy_coeff, true, "finite");
-  verify_range("kl_loss_coef", options.kl_loss_coef, options.kl_loss_coef >= 0, "at least 0");
-  if (options.use_kl_loss && options.kl_loss_type == KlEstimator::kK1) {
-    throw Error(ErrorCode::kInvalidInput,
-                "kl_loss_type kl (k1) does not work as a loss: its gradient does not depend on the "
-                "reference; use low_var_kl (k3) or mse (k2), or use_kl_in_reward");
-  }
-}
-
-void verify(const ValueLossOptions& options) {
-  verify_range("cliprange_value", options.cliprange_value, options.cliprange_value >= 0,
-               "at least 0");
 }
 
 Loss policy_loss(const PolicyOutputs& outputs, const PolicyTargets& targets,

@@ -11,42 +11,12 @@
 
 namespace nereus {
 
-enum class LossAggregation {
-  kTokenMean,
-  kTokenSum,
-  kSeqMeanTokenSum,
-  kSeqMeanTokenMean,
-  kSeqMeanTokenSumNorm
-};
-LossAggregation parse_loss_aggregation(const std::string& name);  // verl's "token-mean", …
-
 // Every mode is a weighted sum over tokens. The weight of each token of each sample of a
 // mini-batch, from all its response lengths, so that the loss does not depend on micro-batches or
 // replicas; one entry per sample. Samples without tokens do not count as sequences. `horizon`: for
 // seq-mean-token-sum-norm.
 std::vector<double> sample_weights(LossAggregation mode, const std::vector<int64_t>& lengths,
                                    double horizon);
-
-struct PolicyLossOptions {
-  double clip_ratio_low = 0.2;
-  double clip_ratio_high = 0.2;
-  double clip_ratio_c = 3.0;  // dual clip; 0: off
-  double entropy_coeff = 0;
-  bool use_kl_loss = false;
-  double kl_loss_coef = 0.001;
-  KlEstimator kl_loss_type = KlEstimator::kK3;
-  LossAggregation aggregation = LossAggregation::kTokenMean;
-};
-
-// Throws Error(kInvalidInput) naming the option (verl's name), its value and the legal ones. The k1
-// estimator is refused as a loss: its gradient has no term of the reference.
-void verify(const PolicyLossOptions& options);
-
-struct ValueLossOptions {
-  double cliprange_value = 0.5;
-  LossAggregation aggregation = LossAggregation::kTokenMean;
-};
-void verify(const ValueLossOptions& options);
 
 // Constants of the tokens of one micro-batch, [n] each, on the model's device.
 struct PolicyTargets {

@@ -2,7 +2,7 @@
 
 #include "nereus/core/base/error.h"
 #include "nereus/runtime/bridge/python_sources.h"
-#include "nereus/runtime/data/files.h"
+#include "nereus/runtime/files/files.h"
 #include "nereus/runtime/rl/rewards/python_arguments.h"
 
 namespace nereus {

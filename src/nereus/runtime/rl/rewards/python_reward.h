@@ -5,14 +5,9 @@
 
 #include "nereus/runtime/bridge/python_workers.h"
 #include "nereus/runtime/rl/rewards/reward.h"
+#include "nereus/runtime/rl/rewards/reward_limits.h"
 
 namespace nereus {
-
-struct RewardLimits {
-  int workers = 0;      // processes; 0: default_workers()
-  Seconds timeout{60};  // of a call; loading the file may take ten times as long
-  Bytes memory{0};      // of a process with all that it starts; 0: no limit
-};
 
 // Called as verl calls one:
 //

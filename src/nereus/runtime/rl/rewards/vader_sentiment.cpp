@@ -6,7 +6,7 @@
 
 #include "nereus/core/base/error.h"
 #include "nereus/core/base/text.h"
-#include "nereus/runtime/data/files.h"
+#include "nereus/runtime/files/files.h"
 
 namespace nereus {
 
