@@ -18,7 +18,7 @@
 
 #include "nereus/runtime/data/hf_model.h"
 #include "nereus/runtime/files/files.h"
-#include "nereus/runtime/nn/generate.h"
+#include "nereus/runtime/generation/generate.h"
 #include "nereus/runtime/nn/pipeline.h"
 #include "nereus/runtime/nn/testing.h"
 

@@ -9,13 +9,15 @@ namespace nereus::bench {
 
 namespace {
 
-std::vector<GenerationRequest> random_requests(const ModelSpec& spec, int64_t sequences,
-                                               int64_t prompt) {
-  const at::Tensor tokens = at::randint(spec.vocab_size, {sequences, prompt}, at::kLong);
-  std::vector<GenerationRequest> requests(sequences);
-  for (int64_t i = 0; i < sequences; ++i) {
-    const int64_t* row = tokens.const_data_ptr<int64_t>() + i * prompt;
-    requests[i] = {static_cast<uint64_t>(i), {row, row + prompt}};
+std::vector<GenerationRequest> random_requests(const ModelSpec& spec,
+                                               const GenerationCase& parameters) {
+  const int64_t prompts = parameters.sequences / parameters.responses, length = parameters.prompt;
+  const at::Tensor tokens = at::randint(spec.vocab_size, {prompts, length}, at::kLong);
+  std::vector<GenerationRequest> requests(parameters.sequences);
+  for (int64_t i = 0; i < parameters.sequences; ++i) {
+    const int64_t* row = tokens.const_data_ptr<int64_t>() + i / parameters.responses * length;
+    requests[i] = {static_cast<uint64_t>(i), {row, row + length}};
+    if (!parameters.limits.empty()) requests[i].max_new_tokens = parameters.limits.at(i);
   }
   return requests;
 }
@@ -23,29 +25,31 @@ std::vector<GenerationRequest> random_requests(const ModelSpec& spec, int64_t se
 }  // namespace
 
 Generation::Generation(const GenerationCase& parameters)
-    : plan_(actor_plan(kActorGeneration, {parameters.tp, 1}, parameters.dp)),
-      state_(shape_named(parameters.shape), kActorGeneration, parameters.tp * parameters.dp),
+    : spec_(shape_named(parameters.shape)),
+      parameters_(parameters),
+      plan_(actor_plan(kActorGeneration, {parameters.tp, 1}, parameters.dp)),
+      state_(spec_, kActorGeneration, parameters.tp * parameters.dp),
       communicators_(first_gpus(cuda::device_count())) {
-  const ModelSpec spec = shape_named(parameters.shape);
   state_.fill(plan_);
   auto comms = connect(plan_.stages.front(), communicators_);
   for (const Emu& unit : units_of(plan_.stages.front())) {
     for (const DeviceId device : unit.devices) {
       devices_.push_back(device);
       engines_[device] =
-          std::make_unique<UnitEngine>(spec, state_.store().at(unit, device), comms.at(device));
+          std::make_unique<UnitEngine>(spec_, state_.store().at(unit, device), comms.at(device));
     }
   }
-  requests_ = random_requests(spec, parameters.sequences, parameters.prompt);
 }
 
 double Generation::seconds(int64_t new_tokens) {
-  const GenerationOptions options{.max_new_tokens = new_tokens, .ignore_eos = true};
+  const GenerationOptions options{
+      .max_new_tokens = new_tokens, .ignore_eos = true, .max_sequences = parameters_.at_once};
+  const std::vector<GenerationRequest> requests = random_requests(spec_, parameters_);
   const Stopwatch timer;
   state_.workers().run(
       devices_,
       [&](Worker& worker) {
-        engines_.at(worker.id())->generate(requests_, options);
+        engines_.at(worker.id())->generate(requests, options);
         worker.synchronise();
       },
       [](const std::string&) {});

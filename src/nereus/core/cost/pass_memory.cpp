@@ -151,8 +151,11 @@ std::vector<NamedBytes> generation_transient(const StagePlan& stage, const JobSp
   const ModelSpec& spec = shape.model.spec;
   const double sequences =
       double(ceil_div(ceil_div(job.workload.samples, stage.dp()), stage.waves));
+  // Ours has whole blocks for the limit of each sequence, and one block more.
+  const double limits =
+      double(ceil_div(longest(job.workload), kCacheBlockTokens) * kCacheBlockTokens);
   const double cached = job.execution.paged_cache ? most_cached_tokens(job.workload, sequences)
-                                                  : sequences * double(longest(job.workload));
+                                                  : sequences * limits + kCacheBlockTokens;
   Components components;
   components.add("kv_cache", cached * 2 * shape.blocks * shape.width.key_value * shape.size);
   // Every rank samples from the whole vocabulary.
@@ -160,8 +163,8 @@ std::vector<NamedBytes> generation_transient(const StagePlan& stage, const JobSp
                                         : kGenerationLogits * shape.logit_size + kSamplingBytes;
   const double logits = shape.last ? sequences * logit_columns(spec, 1) * bytes_each : 0;
   const double prompts =
-      sequences * double(job.workload.prompt_tokens) * workspace_elements(shape.width) * shape.size;
-  components.add("activations", prompts - logits);
+      std::min(sequences * double(job.workload.prompt_tokens), double(kPromptTokensAtOnce));
+  components.add("activations", prompts * workspace_elements(shape.width) * shape.size - logits);
   components.add("logits", logits);
   // Weights arrive in chunks of about one block before there is a cache, so only what exceeds the
   // rest adds to the peak.

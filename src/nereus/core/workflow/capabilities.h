@@ -11,6 +11,10 @@ namespace nereus {
 // Logits that a pass over response tokens has at a time (elements): longer ones are cut.
 inline constexpr int64_t kLogitChunk = int64_t{1} << 28;
 
+// Generation: tokens of a block of the KV cache (a power of two), and tokens of prompts in one pass.
+inline constexpr int kCacheBlockTokens = 16;
+inline constexpr int64_t kPromptTokensAtOnce = 8192;
+
 // Model-stages that share no device run at once; there is one optimizer state per unit; state stays
 // on its devices. So a plan may be predicted and compared that is refused here.
 //

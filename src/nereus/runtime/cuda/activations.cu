@@ -83,7 +83,7 @@ __global__ void append_rotated(AppendCall call) {
   const int64_t angles = position * (d / 2);
   T* q = static_cast<T*>(call.q) + row * queries * d;
   const auto in_cache = [&](void* cache, int head) {
-    return static_cast<T*>(cache) + ((row * kv + head) * call.capacity + position) * d;
+    return static_cast<T*>(cache) + (slot_of(call.pages, row, position) * kv + head) * d;
   };
   turn_heads(static_cast<const T*>(call.qkv) + row * call.stride, queries + 2 * kv, queries + kv,
              d / 2, static_cast<const T*>(call.cos) + angles,

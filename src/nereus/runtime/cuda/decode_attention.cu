@@ -12,7 +12,7 @@ constexpr int kLanes = 4;                    // threads that share one key
 constexpr int kKeys = kThreads / kLanes;     // keys that a block looks at side by side
 constexpr int kAtOnce = 4;                   // keys that a thread loads before it computes
 constexpr int kTile = kKeys * kAtOnce;       // keys whose scores exist at a time
-constexpr int kAlignment = 32;                // of the widest store to shared memory
+constexpr int kAlignment = 32;               // of the widest store to shared memory
 constexpr int kMostQueries = 8;              // query heads of one block
 constexpr int64_t kFewestKeys = 256;         // that are worth a block of their own
 constexpr int kBlocksPerMultiprocessor = 4;  // that run side by side
@@ -39,8 +39,10 @@ class Attention {
     alignas(kAlignment) float parts[kValues][G][D];
   };
 
-  __device__ Attention(Shared& shared, const T* keys, const T* values)
-      : shared_(shared), keys_(keys), values_(values) {
+  // `keys` and `values` of one KV head, whose neighbours lie `stride` elements apart.
+  __device__ Attention(Shared& shared, const T* keys, const T* values, int64_t stride, Pages pages,
+                       int64_t row)
+      : shared_(shared), keys_(keys), values_(values), stride_(stride), pages_(pages), row_(row) {
 #pragma unroll
     for (int g = 0; g < G; ++g) {
 #pragma unroll
@@ -87,13 +89,16 @@ class Attention {
   __device__ void score(int64_t tile, int64_t end) {
     const int lane = threadIdx.x % kLanes, slot = threadIdx.x / kLanes;
     float dot[kAtOnce][G] = {};
+    int64_t place[kAtOnce];
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) place[u] = place_of(min(tile + u * kKeys + slot, end - 1));
 #pragma unroll
     for (int c = 0; c < kChunks / kLanes; ++c) {
       const int at = (c * kLanes + lane) * N;
       Floats<N> key[kAtOnce];
 #pragma unroll
       for (int u = 0; u < kAtOnce; ++u) {
-        key[u] = load<N>(keys_ + min(tile + u * kKeys + slot, end - 1) * D + at);
+        key[u] = load<N>(keys_ + place[u] + at);
       }
 #pragma unroll
       for (int g = 0; g < G; ++g) {
@@ -150,10 +155,10 @@ class Attention {
 #pragma unroll
       for (int k = 0; k < N; ++k) acc_[g][k] *= shared_.rescale[g];
     }
-    const T* from = values_ + tile * D + chunk() * N;
+    const T* from = values_ + chunk() * N;
 #pragma unroll 8
     for (int key = value_lane(); key < count; key += kValues) {
-      const Floats<N> value = load<N>(from + key * D);
+      const Floats<N> value = load<N>(from + place_of(tile + key));
 #pragma unroll
       for (int g = 0; g < G; ++g) {
         const float weight = shared_.scores[key][g];
@@ -176,9 +181,14 @@ class Attention {
     return out;
   }
 
+  __device__ int64_t place_of(int64_t key) const { return slot_of(pages_, row_, key) * stride_; }
+
   Shared& shared_;
   const T* keys_;
   const T* values_;
+  int64_t stride_;
+  Pages pages_;
+  int64_t row_;
   Floats<N> acc_[G];
 };
 
@@ -208,9 +218,9 @@ __global__ void __launch_bounds__(kThreads, G <= 4 ? kBlocksPerMultiprocessor : 
   }
   const int64_t length = call.lengths[row] + 1;
   const int64_t share = (length + call.splits - 1) / call.splits;
-  const int64_t cache = (row * call.kv_heads + kv) * call.capacity * D;
-  Attention attention(shared, static_cast<const T*>(call.keys) + cache,
-                      static_cast<const T*>(call.values) + cache);
+  Attention attention(shared, static_cast<const T*>(call.keys) + kv * D,
+                      static_cast<const T*>(call.values) + kv * D, int64_t{call.kv_heads} * D,
+                      call.pages, row);
   attention.add_keys(split * share, min(length, (split + 1) * share));
   attention.finish();
   for (int i = threadIdx.x; i < count * D; i += kThreads) {
@@ -271,7 +281,8 @@ int decode_splits(const DecodeCall& call, int multiprocessors) {
   const int64_t blocks = call.rows * call.kv_heads * Groups(call).tiles;
   const int64_t wanted = multiprocessors * kBlocksPerMultiprocessor / blocks;
   return static_cast<int>(
-      std::clamp(wanted, int64_t{1}, std::max(int64_t{1}, call.capacity / kFewestKeys)));
+      std::clamp(wanted, int64_t{1},
+                 std::max(int64_t{1}, (call.pages.width << call.pages.shift) / kFewestKeys)));
 }
 
 int64_t decode_partial_size(const DecodeCall& call) {

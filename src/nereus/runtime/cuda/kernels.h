@@ -45,15 +45,25 @@ struct RopeCall {
 };
 cudaError_t launch_rope(const RopeCall& call, cudaStream_t stream);
 
+// Keys or values in blocks: those of the tokens of a row lie in the blocks that its row of the
+// table names, in their order; a block has 2^shift tokens, and of each one all KV heads side by
+// side.
+struct Pages {
+  const int32_t* tables;  // [rows, width]
+  int64_t width;
+  int shift;
+};
+
 struct AppendCall {
   Element element;
   const void* qkv;  // [rows, heads + 2 · kv_heads, head_dim], rows `stride` elements apart
   int64_t stride;
-  void* q;                 // [rows, heads, head_dim]
-  void *keys, *values;     // [rows, kv_heads, capacity, head_dim]
+  void* q;              // [rows, heads, head_dim]
+  void *keys, *values;  // [blocks · 2^shift, kv_heads, head_dim]
+  Pages pages;
   const void *cos, *sin;   // as above
   const int64_t* lengths;  // of each row: the new token's position
-  int64_t rows, capacity;
+  int64_t rows;
   int heads, kv_heads, head_dim;
 };
 cudaError_t launch_append_rotated(const AppendCall& call, cudaStream_t stream);
@@ -80,7 +90,8 @@ struct DrawCall {
   const void *logits, *allowed;  // [rows, vocab]
   int64_t rows, vocab;
   const int64_t* sample_ids;
-  uint64_t seed, position;
+  const int64_t* positions;  // [rows]: of the token in its response
+  uint64_t seed;
   float temperature;
   bool greedy;
   double *tokens, *log_probs;  // [rows]
@@ -92,10 +103,11 @@ inline constexpr int kDecodeHeadDims[] = {64, 96, 128};
 struct DecodeCall {
   Element element;
   const void* q;              // [rows, heads, head_dim]
-  const void *keys, *values;  // [rows, kv_heads, capacity, head_dim]
-  const int64_t* lengths;     // [rows]: keys but one
-  void* out;                  // [rows, heads, head_dim]
-  int64_t rows, capacity;
+  const void *keys, *values;  // as above
+  Pages pages;
+  const int64_t* lengths;  // [rows]: keys but one
+  void* out;               // [rows, heads, head_dim]
+  int64_t rows;
   int heads, kv_heads, head_dim;
   int splits;      // of each row's keys among blocks
   float* partial;  // decode_partial_size() floats if splits > 1

@@ -34,28 +34,30 @@ void softmax_backward(const at::Tensor& logits, const at::Tensor& columns, doubl
 
 // Whether the two functions below take such heads.
 bool decodes(at::Device device, at::ScalarType type, int64_t head_dim);
+// Keys and values of one block of the model, in blocks of tokens. keys, values [blocks, block
+// tokens (a power of two), kv heads, d]; tables [rows, width] int32: the blocks of each row in
+// order; lengths [rows] int64: tokens of each row but the new one, of which tables has room.
+struct Paged {
+  at::Tensor keys, values, tables, lengths;
+};
 // One new token a row: turns its queries and keys to position lengths[row], and puts key and value
-// there into the cache. qkv [rows, heads + 2 · kv heads, d]; keys and values [rows, kv heads,
-// capacity, d]; lengths [rows] int64. → queries [rows, heads, d].
+// there into the cache. qkv [rows, heads + 2 · kv heads, d] → queries [rows, heads, d].
 at::Tensor append_rotated(const at::Tensor& qkv, const at::Tensor& cos, const at::Tensor& sin,
-                          const at::Tensor& lengths, const at::Tensor& keys,
-                          const at::Tensor& values);
+                          const Paged& cache);
 // q [rows, heads, d] against the first lengths[row] + 1 keys and values of its row → [rows,
 // heads · d].
-at::Tensor decode_attention(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& values,
-                            const at::Tensor& lengths);
+at::Tensor decode_attention(const at::Tensor& q, const Paged& cache);
 
 struct Draw {
   uint64_t seed = 0;
-  uint64_t position = 0;   // of the token in its response
   double temperature = 1;  // of the log-probabilities, and of the draw unless greedy
   bool greedy = false;
 };
 // What nn/sampler.h's draw() says, by the same noise: drawn [2, n] fp64 gets the tokens, and their
 // log-probabilities under logits [n, vocab]; NaN among a row's logits makes that NaN. Tokens are
 // drawn from `allowed`, greedily too: logits, or those with -inf in place of what is cut off.
-// sample_ids [n] int64.
+// sample_ids, positions (of the tokens in their responses) [n] int64.
 void draw(const at::Tensor& logits, const at::Tensor& allowed, const at::Tensor& sample_ids,
-          const Draw& how, const at::Tensor& drawn);
+          const at::Tensor& positions, const Draw& how, const at::Tensor& drawn);
 
 }  // namespace nereus::cuda

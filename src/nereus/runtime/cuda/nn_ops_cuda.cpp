@@ -5,6 +5,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "nereus/core/base/error.h"
 #include "nereus/runtime/cuda/kernels.h"
@@ -51,6 +52,14 @@ T* pointer(const at::Tensor& x) {
 void* pointer(const at::Tensor& x) {
   NEREUS_CHECK(x.is_contiguous(), "a tensor for a kernel is not contiguous");
   return x.mutable_data_ptr();
+}
+
+Pages pages_of(const Paged& cache) {
+  const auto block_tokens = static_cast<uint64_t>(cache.keys.size(1));
+  NEREUS_CHECK(std::has_single_bit(block_tokens), "blocks of a power of two of tokens");
+  return {.tables = pointer<int32_t>(cache.tables),
+          .width = cache.tables.size(1),
+          .shift = std::countr_zero(block_tokens)};
 }
 
 // [n, heads, d] whose tokens the kernels can read where they are, or a copy.
@@ -136,42 +145,40 @@ bool decodes(at::Device device, at::ScalarType type, int64_t head_dim) {
 }
 
 at::Tensor append_rotated(const at::Tensor& qkv, const at::Tensor& cos, const at::Tensor& sin,
-                          const at::Tensor& lengths, const at::Tensor& keys,
-                          const at::Tensor& values) {
+                          const Paged& cache) {
   const at::Tensor packed = packed_heads(qkv);
-  const int64_t heads = qkv.size(1) - 2 * keys.size(1);
+  const int64_t kv_heads = cache.keys.size(2), heads = qkv.size(1) - 2 * kv_heads;
   at::Tensor q = at::empty({qkv.size(0), heads, qkv.size(2)}, qkv.options());
   const AppendCall call{.element = element_of(qkv),
                         .qkv = packed.const_data_ptr(),
                         .stride = packed.stride(0),
                         .q = pointer(q),
-                        .keys = pointer(keys),
-                        .values = pointer(values),
+                        .keys = pointer(cache.keys),
+                        .values = pointer(cache.values),
+                        .pages = pages_of(cache),
                         .cos = pointer(cos),
                         .sin = pointer(sin),
-                        .lengths = pointer<int64_t>(lengths),
+                        .lengths = pointer<int64_t>(cache.lengths),
                         .rows = qkv.size(0),
-                        .capacity = keys.size(2),
                         .heads = static_cast<int>(heads),
-                        .kv_heads = static_cast<int>(keys.size(1)),
+                        .kv_heads = static_cast<int>(kv_heads),
                         .head_dim = static_cast<int>(qkv.size(2))};
   C10_CUDA_CHECK(launch_append_rotated(call, Launch(qkv)));
   return q;
 }
 
-at::Tensor decode_attention(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& values,
-                            const at::Tensor& lengths) {
+at::Tensor decode_attention(const at::Tensor& q, const Paged& cache) {
   at::Tensor out = at::empty({q.size(0), q.size(1) * q.size(2)}, q.options());
   DecodeCall call{.element = element_of(q),
                   .q = pointer(q),
-                  .keys = pointer(keys),
-                  .values = pointer(values),
-                  .lengths = pointer<int64_t>(lengths),
+                  .keys = pointer(cache.keys),
+                  .values = pointer(cache.values),
+                  .pages = pages_of(cache),
+                  .lengths = pointer<int64_t>(cache.lengths),
                   .out = pointer(out),
                   .rows = q.size(0),
-                  .capacity = keys.size(2),
                   .heads = static_cast<int>(q.size(1)),
-                  .kv_heads = static_cast<int>(keys.size(1)),
+                  .kv_heads = static_cast<int>(cache.keys.size(2)),
                   .head_dim = static_cast<int>(q.size(2))};
   int multiprocessors = 0;
   C10_CUDA_CHECK(
@@ -187,15 +194,15 @@ at::Tensor decode_attention(const at::Tensor& q, const at::Tensor& keys, const a
 }
 
 void draw(const at::Tensor& logits, const at::Tensor& allowed, const at::Tensor& sample_ids,
-          const Draw& how, const at::Tensor& drawn) {
+          const at::Tensor& positions, const Draw& how, const at::Tensor& drawn) {
   const DrawCall call{.element = element_of(logits),
                       .logits = pointer(logits),
                       .allowed = pointer(allowed),
                       .rows = logits.size(0),
                       .vocab = logits.size(1),
                       .sample_ids = pointer<int64_t>(sample_ids),
+                      .positions = pointer<int64_t>(positions),
                       .seed = how.seed,
-                      .position = how.position,
                       .temperature = static_cast<float>(how.temperature),
                       .greedy = how.greedy,
                       .tokens = pointer<double>(drawn),

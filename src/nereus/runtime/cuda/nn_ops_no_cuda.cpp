@@ -25,15 +25,12 @@ void softmax_backward(const at::Tensor&, const at::Tensor&, double, const at::Te
                       const at::Tensor&, const at::Tensor&, const at::Tensor&) {
   absent();
 }
-at::Tensor append_rotated(const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                          const at::Tensor&, const at::Tensor&, const at::Tensor&) {
+at::Tensor append_rotated(const at::Tensor&, const at::Tensor&, const at::Tensor&, const Paged&) {
   absent();
 }
-at::Tensor decode_attention(const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                            const at::Tensor&) {
-  absent();
-}
-void draw(const at::Tensor&, const at::Tensor&, const at::Tensor&, const Draw&, const at::Tensor&) {
+at::Tensor decode_attention(const at::Tensor&, const Paged&) { absent(); }
+void draw(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const Draw&,
+          const at::Tensor&) {
   absent();
 }
 

@@ -93,34 +93,48 @@ TEST_P(NnOpsTest, SumsAndGradientOfASoftmax) {
   }
 }
 
-// The new token's key and value come last; queries and keys are turned.
-TEST_P(NnOpsTest, DecodeAttention) {
+// The new token's key and value come last; queries and keys are turned. Rows lie in blocks that are
+// dealt to them in any order.
+TEST_P(NnOpsTest, DecodeAttentionOverBlocks) {
   struct Shape {
-    int64_t rows, kv_heads, group, head_dim, capacity;
+    int64_t rows, kv, group, d, width, block;
   };
-  for (const auto& [rows, kv, group, d, capacity] :
-       {Shape{3, 2, 4, 128, 700}, Shape{2, 1, 7, 64, 3000}, Shape{200, 4, 1, 96, 300},
-        Shape{1, 2, 12, 128, 5000}}) {
+  for (const auto& [rows, kv, group, d, width, block] :
+       {Shape{3, 2, 4, 128, 44, 16}, Shape{2, 1, 7, 64, 94, 32}, Shape{200, 4, 1, 96, 5, 64},
+        Shape{1, 2, 12, 128, 40, 128}, Shape{5, 2, 8, 64, 700, 1}}) {
     SCOPED_TRACE("group " + std::to_string(group) + ", head_dim " + std::to_string(d));
-    const at::Tensor keys = random({rows, kv, capacity, d}), values = random(keys.sizes());
+    const int64_t capacity = width * block;
+    const at::Tensor tables = at::randperm(rows * width).view({rows, width});
     const at::Tensor lengths = at::randint(capacity, {rows}, at::kLong);
+    const Paged cache{.keys = random({rows * width, block, kv, d}),
+                      .values = random({rows * width, block, kv, d}),
+                      .tables = on_gpu(tables.to(at::kInt)),
+                      .lengths = on_gpu(lengths)};
     const at::Tensor cos = random({capacity, d / 2}), sin = random({capacity, d / 2});
     const at::Tensor qkv = random({rows, (group + 2) * kv, d});
-    const at::Tensor old_keys = host(keys), old_values = host(values);
-    const at::Tensor q = append_rotated(qkv, cos, sin, on_gpu(lengths), keys, values);
-    const at::Tensor out = decode_attention(q, keys, values, on_gpu(lengths));
+    // [rows, kv, capacity, d], as the tables have them.
+    const auto in_rows = [&](const at::Tensor& pool) {
+      return host(pool)
+          .index_select(0, tables.flatten())
+          .view({rows, capacity, kv, d})
+          .transpose(1, 2);
+    };
+    const at::Tensor old_keys = in_rows(cache.keys), old_values = in_rows(cache.values);
+    const at::Tensor q = append_rotated(qkv, cos, sin, cache);
+    const at::Tensor out = decode_attention(q, cache);
 
     const at::Tensor c = host(cos).index_select(0, lengths).unsqueeze(1);
     const at::Tensor s = host(sin).index_select(0, lengths).unsqueeze(1);
     const auto heads = host(qkv).split_with_sizes({group * kv, kv, kv}, 1);
     expect_near(q, rotated(heads[0], c, s));
     const at::Tensor index = lengths.view({rows, 1, 1, 1}).expand({rows, kv, 1, d});
+    const at::Tensor keys = in_rows(cache.keys), values = in_rows(cache.values);
     expect_near(keys, old_keys.scatter(2, index, rotated(heads[1], c, s).unsqueeze(2)));
     expect_near(values, old_values.scatter(2, index, heads[2].unsqueeze(2)));
     const at::Tensor hidden = at::arange(capacity).unsqueeze(0).gt(lengths.unsqueeze(1));
-    const at::Tensor expected = at::scaled_dot_product_attention(
-        host(q).unflatten(1, {kv, group}), host(keys), host(values),
-        hidden.logical_not().view({rows, 1, 1, capacity}));
+    const at::Tensor expected =
+        at::scaled_dot_product_attention(host(q).unflatten(1, {kv, group}), keys, values,
+                                         hidden.logical_not().view({rows, 1, 1, capacity}));
     expect_near(out, expected.reshape({rows, group * kv * d}));
   }
 }
@@ -130,21 +144,23 @@ TEST_P(NnOpsTest, DrawsByInverseCdf) {
   for (const int64_t vocab : {int64_t{37}, int64_t{40000}}) {
     const at::Tensor logits = random({kRows, vocab}, 2);
     const at::Tensor allowed = logits.masked_fill(logits.lt(0.5), -INFINITY);
-    const at::Tensor ids = at::arange(kRows) * 7919;
+    const at::Tensor ids = at::arange(kRows) * 7919, positions = at::arange(kRows) % 5;
     const at::Tensor drawn = at::empty({2, kRows}, at::device(at::kCUDA).dtype(at::kDouble));
-    draw(logits, allowed, on_gpu(ids), {.seed = 9, .position = 4, .temperature = 0.8}, drawn);
+    draw(logits, allowed, on_gpu(ids), on_gpu(positions), {.seed = 9, .temperature = 0.8}, drawn);
     const at::Tensor cumulated = (host(allowed) / 0.8).softmax(1).cumsum(1);
     const at::Tensor logs = (host(logits) / 0.8).log_softmax(1);
     int64_t differing = 0;
     for (int64_t row = 0; row < kRows; ++row) {
-      const double u = uniform({9, static_cast<uint64_t>(ids[row].item<int64_t>()), 4});
+      const double u = uniform(
+          {9, static_cast<uint64_t>(ids[row].item<int64_t>()), static_cast<uint64_t>(row % 5)});
       const auto token = drawn[0][row].item<int64_t>();
       if (token != cumulated[row].le(u).sum().item<int64_t>()) ++differing;
       EXPECT_NEAR(drawn[1][row].item<double>(), logs[row][token].item<double>(), 1e-4);
     }
     EXPECT_LE(differing, 1);  // where u is within rounding of a border
     for (const double temperature : {1.0, 0.8}) {
-      draw(logits, logits, on_gpu(ids), {.temperature = temperature, .greedy = true}, drawn);
+      draw(logits, logits, on_gpu(ids), on_gpu(positions),
+           {.temperature = temperature, .greedy = true}, drawn);
       const at::Tensor best = host(drawn[0]).to(at::kLong).unsqueeze(1);
       EXPECT_TRUE(at::equal(host(logits).gather(1, best).squeeze(1), host(logits).amax(1)));
       const at::Tensor scaled = (host(logits) / temperature).log_softmax(1);
@@ -162,21 +178,22 @@ TEST_P(NnOpsTest, DrawsOnlyWhatIsAllowed) {
     logits.narrow(1, vocab - kTail, kTail).add_(300);
     const at::Tensor allowed = logits.clone();
     allowed.narrow(1, vocab - kTail, kTail).fill_(-INFINITY);
-    const at::Tensor ids = at::arange(kRows) * 7919;
+    const at::Tensor ids = at::arange(kRows) * 7919, positions = at::arange(kRows) % 5;
     const at::Tensor drawn = at::empty({2, kRows}, at::device(at::kCUDA).dtype(at::kDouble));
-    draw(logits, allowed, on_gpu(ids), {.seed = 9, .position = 4, .temperature = 0.8}, drawn);
+    draw(logits, allowed, on_gpu(ids), on_gpu(positions), {.seed = 9, .temperature = 0.8}, drawn);
     const at::Tensor cumulated = (host(allowed) / 0.8).softmax(1).cumsum(1);
     const at::Tensor logs = (host(logits) / 0.8).log_softmax(1);
     int64_t differing = 0;
     for (int64_t row = 0; row < kRows; ++row) {
-      const double u = uniform({9, static_cast<uint64_t>(ids[row].item<int64_t>()), 4});
+      const double u = uniform(
+          {9, static_cast<uint64_t>(ids[row].item<int64_t>()), static_cast<uint64_t>(row % 5)});
       const auto token = drawn[0][row].item<int64_t>();
       ASSERT_LT(token, vocab - kTail);
       if (token != cumulated[row].le(u).sum().item<int64_t>()) ++differing;
       EXPECT_NEAR(drawn[1][row].item<double>() / logs[row][token].item<double>(), 1, 1e-4);
     }
     EXPECT_LE(differing, 1);  // where u is within rounding of a border
-    draw(logits, allowed, on_gpu(ids), {.greedy = true}, drawn);
+    draw(logits, allowed, on_gpu(ids), on_gpu(positions), {.greedy = true}, drawn);
     const at::Tensor best = host(drawn[0]).to(at::kLong);
     EXPECT_TRUE(
         at::equal(host(allowed).gather(1, best.unsqueeze(1)).squeeze(1), host(allowed).amax(1)));
@@ -189,7 +206,7 @@ TEST_P(NnOpsTest, NanIsReported) {
   const at::Tensor ids = on_gpu(at::arange(2));
   const at::Tensor drawn = at::empty({2, 2}, at::device(at::kCUDA).dtype(at::kDouble));
   for (const bool greedy : {false, true}) {
-    draw(logits, logits, ids, {.greedy = greedy}, drawn);
+    draw(logits, logits, ids, ids, {.greedy = greedy}, drawn);
     EXPECT_FALSE(std::isnan(drawn[1][0].item<double>()));
     EXPECT_TRUE(std::isnan(drawn[1][1].item<double>()));
   }

@@ -170,7 +170,7 @@ __global__ void draw(DrawCall call) {
     }
     const int rounds =
         static_cast<int>((call.vocab + kSegments * kLanes * N - 1) / (kSegments * kLanes * N));
-    const double u = uniform(call.seed, call.sample_ids[row], call.position);
+    const double u = uniform(call.seed, call.sample_ids[row], call.positions[row]);
     token = inverse_cdf(Row<N, T>{allowed, call.vocab, scale, max, rounds}, u);
   }
   if (threadIdx.x != 0) return;

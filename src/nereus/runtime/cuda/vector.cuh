@@ -8,6 +8,12 @@
 
 namespace nereus::cuda {
 
+// Where a row's token lies among all tokens of the blocks.
+__device__ inline int64_t slot_of(const Pages& pages, int64_t row, int64_t token) {
+  const int64_t block = __ldg(pages.tables + row * pages.width + (token >> pages.shift));
+  return (block << pages.shift) + (token & ((int64_t{1} << pages.shift) - 1));
+}
+
 template <class T>
 inline constexpr int kPerLoad = 16 / sizeof(T);  // the widest load there is
 

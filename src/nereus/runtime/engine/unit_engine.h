@@ -8,7 +8,7 @@
 #include "nereus/runtime/engine/optimizer.h"
 #include "nereus/runtime/engine/unit_comms.h"
 #include "nereus/runtime/engine/unit_state.h"
-#include "nereus/runtime/nn/generate.h"
+#include "nereus/runtime/generation/generate.h"
 #include "nereus/runtime/nn/pipeline.h"
 
 namespace nereus {

@@ -36,12 +36,17 @@ PassResult infer(Runtime& runtime, ModelStage model_stage, const Experience& exp
 PassResult generate_responses(Runtime& runtime, Experience& experience, uint64_t version,
                               const GenerationOptions& options) {
   const StagePlan& stage = at(runtime.plan(), kActorGeneration);
-  const auto generate = [&](UnitEngine& engine, const std::vector<int64_t>& samples) {
+  const auto generate = [&](UnitEngine& engine, const std::vector<int64_t>& samples, int waves) {
+    // What the plan calls waves is for how many parts of the samples, one after the other, the cache
+    // has room.
+    GenerationOptions limited = options;
+    limited.cache_parts = waves;
+    limited.max_sequences = (std::ssize(samples) + waves - 1) / waves;
     std::vector<GenerationRequest> requests;
     for (const int64_t index : samples) {
       requests.push_back({experience[index].id, experience[index].prompt});
     }
-    std::vector<GenerationResult> results = engine.generate(requests, options);
+    std::vector<GenerationResult> results = engine.generate(requests, limited);
     if (!engine.speaks()) return;
     for (size_t i = 0; i < samples.size(); ++i) {
       Sample& sample = experience[samples[i]];
@@ -57,7 +62,7 @@ PassResult generate_responses(Runtime& runtime, Experience& experience, uint64_t
                    "generation has weights of version " + std::to_string(engine.state().version) +
                        ", training is at " + std::to_string(version));
       const std::vector<int64_t> mine = share_of(everything(experience), unit, stage.dp());
-      for (int wave = 0; wave < waves; ++wave) generate(engine, share_of(mine, wave, waves));
+      generate(engine, mine, waves);
     })};
   };
   return within_memory(kActorGeneration, pass, [&]() -> std::optional<std::string> {

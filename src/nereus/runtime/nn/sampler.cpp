@@ -123,29 +123,26 @@ Drawn draw(const at::Tensor& logits, std::span<const uint64_t> sample_ids,
   return drawn;
 }
 
-Sampler::Sampler(const SamplingParams& params, std::vector<uint64_t> sample_ids, at::Device device)
-    : params_(params), sample_ids_(std::move(sample_ids)) {
-  if (device.is_cpu()) return;
-  const std::vector<int64_t> same_bits(sample_ids_.begin(), sample_ids_.end());
-  ids_on_device_ = at::tensor(same_bits, at::kLong).to(device);
-  if (!params_.banned_ids.empty()) {
-    banned_ = at::tensor(params_.banned_ids, at::kLong).to(device);
-  }
+Sampler::Sampler(SamplingParams params, at::Device device) : params_(std::move(params)) {
+  if (device.is_cpu() || params_.banned_ids.empty()) return;
+  banned_ = at::tensor(params_.banned_ids, at::kLong).to(device);
 }
 
-void Sampler::draw(const at::Tensor& logits, int64_t position, at::Tensor& drawn) const {
+void Sampler::draw(const at::Tensor& logits, const at::Tensor& sample_ids,
+                   const at::Tensor& positions, at::Tensor& drawn) const {
   if (cuda::takes(logits, 0)) {
     const bool truncates = !params_.greedy && (params_.top_k > 0 || params_.top_p < 1);
-    const cuda::Draw how{.seed = params_.seed,
-                         .position = static_cast<uint64_t>(position),
-                         .temperature = divisor(params_),
-                         .greedy = params_.greedy};
+    const cuda::Draw how{
+        .seed = params_.seed, .temperature = divisor(params_), .greedy = params_.greedy};
     at::Tensor allowed = banned_.defined() ? logits.index_fill(1, banned_, kCutOff) : logits;
     if (truncates) allowed = truncated(allowed, params_);
-    return cuda::draw(logits, allowed, ids_on_device_, how, drawn);
+    return cuda::draw(logits, allowed, sample_ids, positions, how, drawn);
   }
-  const std::vector<int64_t> positions(sample_ids_.size(), position);
-  const Drawn next = nereus::draw(logits, sample_ids_, positions, params_);
+  const at::Tensor ids = sample_ids.to(at::kCPU), places = positions.to(at::kCPU);
+  const auto* same_bits = reinterpret_cast<const uint64_t*>(ids.const_data_ptr<int64_t>());
+  const auto size = static_cast<size_t>(ids.numel());
+  const Drawn next = nereus::draw(logits, std::span(same_bits, size),
+                                  std::span(places.const_data_ptr<int64_t>(), size), params_);
   drawn[0].copy_(at::tensor(next.tokens, at::kDouble));
   drawn[1].copy_(at::tensor(next.log_probs, at::kDouble));
 }

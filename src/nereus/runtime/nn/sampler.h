@@ -23,19 +23,19 @@ struct Drawn {
 Drawn draw(const at::Tensor& logits, std::span<const uint64_t> sample_ids,
            std::span<const int64_t> positions, const SamplingParams& params);
 
-// The same for a batch of samples whose responses are equally long, where their logits are: on a
-// GPU nothing waits for the host.
+// The same where the logits are: on a GPU nothing waits for the host.
 class Sampler final {
  public:
-  Sampler(const SamplingParams& params, std::vector<uint64_t> sample_ids, at::Device device);
-  // logits [batch, vocab] → drawn [2, batch] fp64 on the same device: tokens (exact numbers) and
-  // log-probabilities. For NaN logits it throws, or on a GPU gives a NaN log-probability.
-  void draw(const at::Tensor& logits, int64_t position, at::Tensor& drawn) const;
+  Sampler(SamplingParams params, at::Device device);
+  // logits [batch, vocab]; sample_ids and positions [batch] int64 on the same device → drawn [2,
+  // batch] fp64 there: tokens (exact numbers) and log-probabilities. For NaN logits it throws, or
+  // on a GPU gives a NaN log-probability.
+  void draw(const at::Tensor& logits, const at::Tensor& sample_ids, const at::Tensor& positions,
+            at::Tensor& drawn) const;
 
  private:
   SamplingParams params_;
-  std::vector<uint64_t> sample_ids_;
-  at::Tensor ids_on_device_, banned_;
+  at::Tensor banned_;
 };
 
 [[noreturn]] void throw_nan(uint64_t sample_id, int64_t position);

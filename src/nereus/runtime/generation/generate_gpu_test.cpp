@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "nereus/runtime/cuda/device.h"
-#include "nereus/runtime/nn/generate.h"
+#include "nereus/runtime/generation/generate.h"
 #include "nereus/runtime/nn/pipeline.h"
 #include "nereus/runtime/nn/testing.h"
 
