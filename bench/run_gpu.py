@@ -25,7 +25,7 @@ from gpu_common import alone, table
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 BENCH = ROOT / "bench"
-TESTS = ("cuda", "comm", "nn", "engine", "live")  # rooms that behave differently on GPUs
+TESTS = ("cuda", "comm", "nn", "generation", "engine", "live")  # rooms that behave differently on GPUs
 
 
 class Bench:

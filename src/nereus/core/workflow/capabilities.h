@@ -11,7 +11,7 @@ namespace nereus {
 // Logits that a pass over response tokens has at a time (elements): longer ones are cut.
 inline constexpr int64_t kLogitChunk = int64_t{1} << 28;
 
-// Generation: tokens of a block of the KV cache (a power of two), and tokens of prompts in one pass.
+// Tokens of a block of the KV cache (a power of two), and of prompts in one pass of generation.
 inline constexpr int kCacheBlockTokens = 16;
 inline constexpr int64_t kPromptTokensAtOnce = 8192;
 

@@ -1,3 +1,5 @@
+#include <cuda_pipeline.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -10,12 +12,12 @@ namespace {
 constexpr int kThreads = 128;
 constexpr int kLanes = 4;                    // threads that share one key
 constexpr int kKeys = kThreads / kLanes;     // keys that a block looks at side by side
-constexpr int kAtOnce = 4;                   // keys that a thread loads before it computes
-constexpr int kTile = kKeys * kAtOnce;       // keys whose scores exist at a time
+constexpr int kTileBytes = 16384;            // of keys, and as much of values, at a time
+constexpr int kStages = 2;                   // tiles of which one is computed and one on its way
 constexpr int kAlignment = 32;               // of the widest store to shared memory
 constexpr int kMostQueries = 8;              // query heads of one block
 constexpr int64_t kFewestKeys = 256;         // that are worth a block of their own
-constexpr int kBlocksPerMultiprocessor = 4;  // that run side by side
+constexpr int kBlocksPerMultiprocessor = 3;  // that run side by side
 
 // Query heads of one KV head are dealt to blocks in groups of at most kMostQueries.
 struct Groups {
@@ -25,18 +27,28 @@ struct Groups {
 };
 
 // Of G query heads over some keys: softmax's maxima and sums, and the weighted sums of values.
+// Tiles of keys and values come to shared memory while the one before is computed.
 template <class T, int D, int G>
 class Attention {
  public:
   static constexpr int N = kPerLoad<T>;
   static constexpr int kChunks = D / N;               // loads that make a key or a value
   static constexpr int kValues = kThreads / kChunks;  // values that a block looks at side by side
+  static constexpr int kTile = kTileBytes / (D * static_cast<int>(sizeof(T))) / kKeys * kKeys;
+  static constexpr int kAtOnce = kTile / kKeys;  // keys of a tile that a thread has a share of
 
+  struct Tile {
+    T keys[kTile * D];  // chunks of a key in an order that depends on the key: see chunk_place()
+    T values[kTile * D];
+  };
   struct Shared {
+    union {
+      alignas(kAlignment) Tile tiles[kStages];
+      alignas(kAlignment) float parts[kValues][G][D];  // when there are no tiles any more
+    };
     alignas(kAlignment) float q[G][D];
     float scores[kTile][G];
     float max[G], sum[G], rescale[G];
-    alignas(kAlignment) float parts[kValues][G][D];
   };
 
   // `keys` and `values` of one KV head, whose neighbours lie `stride` elements apart.
@@ -56,12 +68,22 @@ class Attention {
   }
 
   __device__ void add_keys(int64_t begin, int64_t end) {
-    for (int64_t tile = begin; tile < end; tile += kTile) {
-      score(tile, end);
+    if (begin >= end) return;
+    fetch(begin, end, 0);
+    int stage = 0;
+    for (int64_t tile = begin; tile < end; tile += kTile, stage = (stage + 1) % kStages) {
+      if (tile + kTile < end) {
+        fetch(tile + kTile, end, (stage + 1) % kStages);
+        __pipeline_wait_prior(1);
+      } else {
+        __pipeline_wait_prior(0);
+      }
+      __syncthreads();
+      score(shared_.tiles[stage], tile, end);
       __syncthreads();
       weigh();
       __syncthreads();
-      add_values(tile, static_cast<int>(min(int64_t{kTile}, end - tile)));
+      add_values(shared_.tiles[stage], static_cast<int>(min(int64_t{kTile}, end - tile)));
       __syncthreads();
     }
   }
@@ -85,24 +107,39 @@ class Attention {
  private:
   __device__ static int chunk() { return threadIdx.x % kChunks; }
   __device__ static int value_lane() { return threadIdx.x / kChunks; }
+  // Keys side by side in a warp would lie in the same banks, each chunk by chunk.
+  __device__ static int chunk_place(int key, int chunk) {
+    constexpr int kPermuted = kChunks % 8 == 0 ? 8 : 4;
+    return (chunk ^ (key % kPermuted)) * N;
+  }
 
-  __device__ void score(int64_t tile, int64_t end) {
+  __device__ void fetch(int64_t tile, int64_t end, int stage) {
+    Tile& into = shared_.tiles[stage];
+#pragma unroll
+    for (int piece = threadIdx.x; piece < kTile * kChunks; piece += kThreads) {
+      const int key = piece / kChunks, chunk = piece % kChunks;
+      const int64_t place = slot_of(pages_, row_, min(tile + key, end - 1)) * stride_ + chunk * N;
+      __pipeline_memcpy_async(&into.keys[key * D + chunk_place(key, chunk)], keys_ + place,
+                              N * sizeof(T));
+      __pipeline_memcpy_async(&into.values[key * D + chunk * N], values_ + place, N * sizeof(T));
+    }
+    __pipeline_commit();
+  }
+
+  __device__ void score(const Tile& from, int64_t tile, int64_t end) {
     const int lane = threadIdx.x % kLanes, slot = threadIdx.x / kLanes;
     float dot[kAtOnce][G] = {};
-    int64_t place[kAtOnce];
-#pragma unroll
-    for (int u = 0; u < kAtOnce; ++u) place[u] = place_of(min(tile + u * kKeys + slot, end - 1));
 #pragma unroll
     for (int c = 0; c < kChunks / kLanes; ++c) {
-      const int at = (c * kLanes + lane) * N;
+      const int at = c * kLanes + lane;
       Floats<N> key[kAtOnce];
 #pragma unroll
       for (int u = 0; u < kAtOnce; ++u) {
-        key[u] = load<N>(keys_ + place[u] + at);
+        key[u] = load<N>(&from.keys[(u * kKeys + slot) * D + chunk_place(u * kKeys + slot, at)]);
       }
 #pragma unroll
       for (int g = 0; g < G; ++g) {
-        const Floats<N> q = load_floats(&shared_.q[g][at]);
+        const Floats<N> q = load_floats(&shared_.q[g][at * N]);
 #pragma unroll
         for (int u = 0; u < kAtOnce; ++u) {
 #pragma unroll
@@ -148,17 +185,16 @@ class Attention {
     }
   }
 
-  __device__ void add_values(int64_t tile, int count) {
+  __device__ void add_values(const Tile& from, int count) {
     if (value_lane() >= kValues) return;
 #pragma unroll
     for (int g = 0; g < G; ++g) {
 #pragma unroll
       for (int k = 0; k < N; ++k) acc_[g][k] *= shared_.rescale[g];
     }
-    const T* from = values_ + chunk() * N;
 #pragma unroll 8
     for (int key = value_lane(); key < count; key += kValues) {
-      const Floats<N> value = load<N>(from + place_of(tile + key));
+      const Floats<N> value = load<N>(&from.values[key * D + chunk() * N]);
 #pragma unroll
       for (int g = 0; g < G; ++g) {
         const float weight = shared_.scores[key][g];
@@ -181,8 +217,6 @@ class Attention {
     return out;
   }
 
-  __device__ int64_t place_of(int64_t key) const { return slot_of(pages_, row_, key) * stride_; }
-
   Shared& shared_;
   const T* keys_;
   const T* values_;
@@ -204,7 +238,8 @@ template <class T, int D, int G>
 __global__ void __launch_bounds__(kThreads, G <= 4 ? kBlocksPerMultiprocessor : 2)
     attend(DecodeCall call) {
   using Attention = Attention<T, D, G>;
-  __shared__ typename Attention::Shared shared;
+  extern __shared__ __align__(kAlignment) char memory[];
+  auto& shared = *reinterpret_cast<typename Attention::Shared*>(memory);
   const Groups groups(call);
   const int64_t row = blockIdx.z, split = blockIdx.x;
   const int kv = blockIdx.y / groups.tiles, tile = blockIdx.y % groups.tiles;
@@ -259,16 +294,25 @@ __global__ void merge(DecodeCall call) {
   static_cast<T*>(call.out)[(row * call.heads + head) * D + d] = from_float<T>(value / sum);
 }
 
+template <class T, int D, int G>
+void launch_groups(const DecodeCall& call, cudaStream_t stream) {
+  constexpr auto kBytes = static_cast<int>(sizeof(typename Attention<T, D, G>::Shared));
+  const dim3 grid(call.splits, call.kv_heads * Groups(call).tiles,
+                  static_cast<unsigned>(call.rows));
+  // More than a kernel has without asking.
+  cudaFuncSetAttribute(attend<T, D, G>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+  attend<T, D, G><<<grid, kThreads, kBytes, stream>>>(call);
+}
+
 template <class T, int D>
 void launch(const DecodeCall& call, cudaStream_t stream) {
   const Groups groups(call);
-  const dim3 grid(call.splits, call.kv_heads * groups.tiles, static_cast<unsigned>(call.rows));
   if (groups.heads == 1) {
-    attend<T, D, 1><<<grid, kThreads, 0, stream>>>(call);
+    launch_groups<T, D, 1>(call, stream);
   } else if (groups.heads <= 4) {
-    attend<T, D, 4><<<grid, kThreads, 0, stream>>>(call);
+    launch_groups<T, D, 4>(call, stream);
   } else {
-    attend<T, D, kMostQueries><<<grid, kThreads, 0, stream>>>(call);
+    launch_groups<T, D, kMostQueries>(call, stream);
   }
   if (call.splits == 1) return;
   const dim3 heads(call.heads, static_cast<unsigned>(call.rows));

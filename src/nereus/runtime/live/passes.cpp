@@ -37,8 +37,7 @@ PassResult generate_responses(Runtime& runtime, Experience& experience, uint64_t
                               const GenerationOptions& options) {
   const StagePlan& stage = at(runtime.plan(), kActorGeneration);
   const auto generate = [&](UnitEngine& engine, const std::vector<int64_t>& samples, int waves) {
-    // What the plan calls waves is for how many parts of the samples, one after the other, the cache
-    // has room.
+    // The plan's waves say for which part of the samples the cache has room at once.
     GenerationOptions limited = options;
     limited.cache_parts = waves;
     limited.max_sequences = (std::ssize(samples) + waves - 1) / waves;
