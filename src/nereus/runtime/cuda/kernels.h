@@ -32,6 +32,16 @@ cudaError_t launch_swiglu_backward(Element element, const void* grad, const void
                                    int64_t rows, int64_t width, void* grad_gate_up,
                                    cudaStream_t stream);
 
+struct AddNormCall {
+  Element element;
+  const void *x, *y;   // [rows, width], rows of multiples of 16 bytes
+  const void* weight;  // [width]
+  void *sum, *normed;  // [rows, width]
+  int64_t rows, width;
+  float eps;
+};
+cudaError_t launch_add_rms_norm(const AddNormCall& call, cudaStream_t stream);
+
 struct RopeCall {
   Element element;
   const void* x;             // [tokens, heads, head_dim], tokens `stride` elements apart

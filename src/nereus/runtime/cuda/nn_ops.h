@@ -17,6 +17,14 @@ bool takes(const at::Tensor& x, int64_t width);
 at::Tensor swiglu(const at::Tensor& gate_up);
 at::Tensor swiglu_backward(const at::Tensor& grad, const at::Tensor& gate_up);
 
+// x + y, rounded to their type, and rms_norm() of nn/rms_norm.h of it: all [n, width]. Requires
+// takes(x, width). No autograd.
+struct AddedNorm {
+  at::Tensor sum, normed;
+};
+AddedNorm add_rms_norm(const at::Tensor& x, const at::Tensor& y, const at::Tensor& weight,
+                       double eps);
+
 // apply_rope() of nn/rope.h; `inverse` turns back. Requires takes(x, head_dim / 2).
 at::Tensor rope(const at::Tensor& x, int64_t rotated, const at::Tensor& cos, const at::Tensor& sin,
                 const at::Tensor& positions, bool inverse);

@@ -101,6 +101,22 @@ at::Tensor swiglu_backward(const at::Tensor& grad, const at::Tensor& gate_up) {
   return out;
 }
 
+AddedNorm add_rms_norm(const at::Tensor& x, const at::Tensor& y, const at::Tensor& weight,
+                       double eps) {
+  AddedNorm out{at::empty_like(x), at::empty_like(x)};
+  const AddNormCall call{.element = element_of(x),
+                         .x = pointer(x),
+                         .y = pointer(y),
+                         .weight = pointer(weight),
+                         .sum = pointer(out.sum),
+                         .normed = pointer(out.normed),
+                         .rows = x.size(0),
+                         .width = x.size(1),
+                         .eps = static_cast<float>(eps)};
+  C10_CUDA_CHECK(launch_add_rms_norm(call, Launch(x)));
+  return out;
+}
+
 at::Tensor rope(const at::Tensor& x, int64_t rotated, const at::Tensor& cos, const at::Tensor& sin,
                 const at::Tensor& positions, bool inverse) {
   const at::Tensor packed = packed_heads(x);

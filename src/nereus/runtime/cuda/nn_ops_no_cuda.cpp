@@ -16,6 +16,9 @@ bool decodes(at::Device, at::ScalarType, int64_t) { return false; }
 
 at::Tensor swiglu(const at::Tensor&) { absent(); }
 at::Tensor swiglu_backward(const at::Tensor&, const at::Tensor&) { absent(); }
+AddedNorm add_rms_norm(const at::Tensor&, const at::Tensor&, const at::Tensor&, double) {
+  absent();
+}
 at::Tensor rope(const at::Tensor&, int64_t, const at::Tensor&, const at::Tensor&, const at::Tensor&,
                 bool) {
   absent();

@@ -93,6 +93,16 @@ TEST_P(NnOpsTest, SumsAndGradientOfASoftmax) {
   }
 }
 
+TEST_P(NnOpsTest, AddedNorm) {
+  for (const int64_t width : {int64_t{8}, int64_t{2048}, int64_t{9000}}) {
+    const at::Tensor x = random({5, width}, 3), y = random({5, width}), weight = random({width});
+    const auto [sum, normed] = add_rms_norm(x, y, weight, 1e-5);
+    expect_near(sum, host(x) + host(y));
+    const at::Tensor rounded = host(sum);
+    expect_near(normed, rounded * (rounded.square().mean(1, true) + 1e-5).rsqrt() * host(weight));
+  }
+}
+
 // The new token's key and value come last; queries and keys are turned. Rows lie in blocks that are
 // dealt to them in any order.
 TEST_P(NnOpsTest, DecodeAttentionOverBlocks) {

@@ -6,6 +6,7 @@
 #include <ATen/ops/linear.h>
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "nereus/core/base/error.h"
@@ -102,9 +103,17 @@ at::Tensor DecoderStage::block_for_backward(int layer, const at::Tensor& hidden,
 
 at::Tensor DecoderStage::blocks(at::Tensor hidden, const Attend& attend) const {
   const at::NoGradGuard no_grad;
+  const auto added = [&](const at::Tensor& x, const at::Tensor& y, const at::Tensor& weight) {
+    return add_rms_norm(x, reduce_from_tp(y, tp_), weight, spec_.rms_norm_eps);
+  };
+  at::Tensor input = rms_norm(hidden, blocks_.front().input_norm, spec_.rms_norm_eps);
   for (int i = 0; i < std::ssize(blocks_); ++i) {
-    const auto attention = [&](const at::Tensor& qkv) { return attend(i, qkv); };
-    hidden = sum(blocks_[i], run(blocks_[i], hidden, attention));
+    const Block& block = blocks_[i];
+    const at::Tensor attended = at::linear(attend(i, project(block, input)), block.o);
+    const auto [mixed, normed] = added(hidden, attended, block.post_attention_norm);
+    const at::Tensor fed = at::linear(swiglu(linear(normed, block.gate_up)), block.down);
+    if (i + 1 == std::ssize(blocks_)) return mixed + reduce_from_tp(fed, tp_);
+    std::tie(hidden, input) = added(mixed, fed, blocks_[i + 1].input_norm);
   }
   return hidden;
 }

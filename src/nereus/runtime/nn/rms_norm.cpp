@@ -1,5 +1,6 @@
 #include "nereus/runtime/nn/rms_norm.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -10,6 +11,8 @@
 #include <array>
 #include <cmath>
 #include <utility>
+
+#include "nereus/runtime/cuda/nn_ops.h"
 
 namespace nereus {
 
@@ -109,6 +112,16 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
   if (!x.is_cpu() || !full_precision) return at::rms_norm(x, weight.sizes(), weight, eps);
   if (!at::GradMode::is_enabled()) return forward_cpu(x.contiguous(), weight, eps).y;
   return CpuRmsNorm::apply(x.contiguous(), weight, eps);
+}
+
+std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& y,
+                                               const at::Tensor& weight, double eps) {
+  if (cuda::takes(x, x.size(1))) {
+    const auto [sum, normed] = cuda::add_rms_norm(x, y, weight, eps);
+    return {sum, normed};
+  }
+  const at::Tensor sum = x + y;
+  return {sum, rms_norm(sum, weight, eps)};
 }
 
 }  // namespace nereus
