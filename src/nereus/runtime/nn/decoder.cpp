@@ -103,17 +103,23 @@ at::Tensor DecoderStage::block_for_backward(int layer, const at::Tensor& hidden,
 
 at::Tensor DecoderStage::blocks(at::Tensor hidden, const Attend& attend) const {
   const at::NoGradGuard no_grad;
-  const auto added = [&](const at::Tensor& x, const at::Tensor& y, const at::Tensor& weight) {
-    return add_rms_norm(x, reduce_from_tp(y, tp_), weight, spec_.rms_norm_eps);
+  // Arguments by value: what a step has used up gives its memory back.
+  const auto added = [&](at::Tensor x, at::Tensor y, const at::Tensor& weight) {
+    return add_rms_norm(x, reduce_from_tp(std::move(y), tp_), weight, spec_.rms_norm_eps);
+  };
+  const auto attended = [&](int i, at::Tensor input) {
+    return at::linear(attend(i, project(blocks_[i], std::exchange(input, {}))), blocks_[i].o);
+  };
+  const auto fed = [&](const Block& block, at::Tensor input) {
+    return at::linear(swiglu(linear(std::exchange(input, {}), block.gate_up)), block.down);
   };
   at::Tensor input = rms_norm(hidden, blocks_.front().input_norm, spec_.rms_norm_eps);
   for (int i = 0; i < std::ssize(blocks_); ++i) {
-    const Block& block = blocks_[i];
-    const at::Tensor attended = at::linear(attend(i, project(block, input)), block.o);
-    const auto [mixed, normed] = added(hidden, attended, block.post_attention_norm);
-    const at::Tensor fed = at::linear(swiglu(linear(normed, block.gate_up)), block.down);
-    if (i + 1 == std::ssize(blocks_)) return mixed + reduce_from_tp(fed, tp_);
-    std::tie(hidden, input) = added(mixed, fed, blocks_[i + 1].input_norm);
+    std::tie(hidden, input) =
+        added(std::move(hidden), attended(i, std::move(input)), blocks_[i].post_attention_norm);
+    at::Tensor out = fed(blocks_[i], std::move(input));
+    if (i + 1 == std::ssize(blocks_)) return hidden + reduce_from_tp(out, tp_);
+    std::tie(hidden, input) = added(std::move(hidden), std::move(out), blocks_[i + 1].input_norm);
   }
   return hidden;
 }
