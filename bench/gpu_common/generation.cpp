@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "nereus/runtime/cuda/device.h"
 #include "nereus/runtime/engine/stopwatch.h"
 
@@ -41,10 +43,22 @@ Generation::Generation(const GenerationCase& parameters)
   }
 }
 
+void Generation::warm_up() {
+  constexpr int64_t kFew = 40;
+  std::vector<GenerationRequest> requests = random_requests(spec_, parameters_);
+  for (GenerationRequest& request : requests) {
+    request.max_new_tokens = std::min(request.max_new_tokens, kFew);
+  }
+  run(requests, kFew);
+}
+
 double Generation::seconds(int64_t new_tokens) {
+  return run(random_requests(spec_, parameters_), new_tokens);
+}
+
+double Generation::run(const std::vector<GenerationRequest>& requests, int64_t new_tokens) {
   const GenerationOptions options{
       .max_new_tokens = new_tokens, .ignore_eos = true, .max_sequences = parameters_.at_once};
-  const std::vector<GenerationRequest> requests = random_requests(spec_, parameters_);
   const Stopwatch timer;
   state_.workers().run(
       devices_,

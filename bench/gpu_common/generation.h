@@ -21,11 +21,15 @@ class Generation final {
  public:
   explicit Generation(const GenerationCase& parameters);
 
+  // Meets the shapes of prompts and of the full batch.
+  void warm_up();
   // `new_tokens` for each sequence without a limit of its own, on all replicas at once. Prompts are
   // new each time.
   double seconds(int64_t new_tokens);
 
  private:
+  double run(const std::vector<GenerationRequest>& requests, int64_t new_tokens);
+
   ModelSpec spec_;
   GenerationCase parameters_;
   Plan plan_;

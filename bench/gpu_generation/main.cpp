@@ -66,7 +66,7 @@ double bound(const GenerationCase& parameters, int64_t new_tokens) {
 }
 
 double median_seconds(Generation& generation, int64_t tokens, int repeats) {
-  generation.seconds(tokens);  // warms up
+  generation.warm_up();
   std::vector<double> samples;
   for (int i = 0; i < repeats; ++i) samples.push_back(generation.seconds(tokens));
   return quantile(samples, 0.5);
