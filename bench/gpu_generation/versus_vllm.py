@@ -9,6 +9,8 @@ has log-normal lengths (median 400, sigma 1, at most 7,488 tokens), of which 128
 """
 
 import argparse
+import datetime
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -64,6 +66,11 @@ def ours(build, shape, at_once, case):
         return json_lines(command)[0]
 
 
+def gpu_name():
+    return subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True,
+                          check=True).stdout.splitlines()[0]
+
+
 def median_of(runs):
     return {"seconds": statistics.median(run["seconds"] for run in runs), "runs": runs}
 
@@ -103,7 +110,9 @@ def main():
     parser.add_argument("groups", nargs="*", help=", ".join(groups()))
     arguments = parser.parse_args()
     file = arguments.output / "generation_vllm.json"
-    record = json.loads(file.read_text()) if file.exists() else {"command": " ".join(sys.argv), "cores": os.cpu_count()}
+    record = json.loads(file.read_text()) if file.exists() else {
+        "command": " ".join(sys.argv), "date": datetime.date.today().isoformat(), "cores": os.cpu_count(),
+        "gpu": gpu_name(), "torch": importlib.metadata.version("torch")}
     for name in arguments.groups or groups():
         record |= measure(arguments, *groups()[name])
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -88,6 +88,7 @@ class Scheduler final {
   void recompute_all();
 
   bool done() const { return running_.empty() && waiting_.empty(); }
+  bool done(SequenceId sequence) const { return at(sequence).state == State::kDone; }
   int64_t running() const { return std::ssize(running_); }
   int64_t waiting() const { return std::ssize(waiting_); }
   const BlockPool& pool() const { return pool_; }

@@ -1,5 +1,7 @@
 #include "nereus/core/cost/generation_times.h"
 
+#include <cmath>
+
 #include "nereus/core/workflow/response_lengths.h"
 
 namespace nereus {
@@ -74,19 +76,20 @@ Work generation_work(const UnitView& unit) {
   const ModelSpec& spec = unit.model->spec;
   const double waves = unit.stage->waves;
   const double sequences = double(ceil_div(workload.samples, unit.stage->dp())) / waves;
-  const double prompt = double(workload.prompt_tokens);
+  // The responses to a prompt are written by one unit, which computes it once.
+  const double prompts = std::ceil(sequences / double(workload.samples_per_prompt));
+  const auto prompt = double(workload.prompt_tokens);
   const DecodeTotals totals = decode_totals(unit, sequences);
   const double hidden_size = double(spec.hidden_size) * weight_size(unit);
 
   Work work;
   for (int pp_rank = 0; pp_rank < unit.stage->layout.pp; ++pp_rank) {
-    work[OpClass::kDecode] += forward_pass(unit, pp_rank, {sequences, prompt, sequences});
+    work[OpClass::kDecode] += forward_pass(unit, pp_rank, {prompts, prompt, sequences});
     work[OpClass::kDecode] += decode_compute(unit, pp_rank, totals);
-    work[OpClass::kTensorComm] +=
-        tensor_all_reduce(unit, pp_rank, sequences * prompt * hidden_size) *
-        (2.0 * blocks_of(unit, pp_rank));
+    work[OpClass::kTensorComm] += tensor_all_reduce(unit, pp_rank, prompts * prompt * hidden_size) *
+                                  (2.0 * blocks_of(unit, pp_rank));
     work[OpClass::kTensorComm] += decode_collectives(unit, pp_rank, totals);
-    work[OpClass::kPipelineComm] += to_next_stage(unit, pp_rank, sequences * prompt * hidden_size);
+    work[OpClass::kPipelineComm] += to_next_stage(unit, pp_rank, prompts * prompt * hidden_size);
     work[OpClass::kPipelineComm] +=
         to_next_stage(unit, pp_rank, totals.tokens / totals.steps * hidden_size) * totals.steps;
   }

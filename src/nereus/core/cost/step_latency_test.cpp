@@ -61,8 +61,8 @@ TEST(Latency, DecodeStepsAreLinearInTheBatch) {
 }
 
 // No ideal time is longer than what was measured on an H200: steps of 64 and of 256 sequences of
-// 512 and 128 tokens (bench/results/h200x2/generation.json), which replay a recorded graph. Virtual
-// CPU devices launch each operator.
+// 512 and 128 tokens (bench/results/h200x1/generation_vllm.json), which replay a recorded graph.
+// Virtual CPU devices launch each operator.
 TEST(Latency, GraphsMakeDecodeStepsNearlyAsShortAsTheirReading) {
   const auto step = [](int64_t sequences, bool cpu) {
     Cluster cluster = named_cluster("h200x8", 1);
@@ -75,11 +75,22 @@ TEST(Latency, GraphsMakeDecodeStepsNearlyAsShortAsTheirReading) {
     };
     return (decode(128) + decode(1) * -1) * (1.0 / 127);
   };
-  EXPECT_LT(step(64, false).sum(), 6.403e-3);
-  EXPECT_GT(step(64, false).sum(), 0.7 * 6.403e-3);
-  EXPECT_LT(step(256, false).sum(), 13.02e-3);
-  EXPECT_GT(step(256, false).sum(), 0.6 * 13.02e-3);
-  EXPECT_NEAR(step(64, true)[OpClass::kLaunch] / step(64, false)[OpClass::kLaunch], 5, 1e-6);
+  EXPECT_LT(step(64, false).sum(), 6.01e-3);
+  EXPECT_GT(step(64, false).sum(), 0.7 * 6.01e-3);
+  EXPECT_LT(step(256, false).sum(), 12.03e-3);
+  EXPECT_GT(step(256, false).sum(), 0.6 * 12.03e-3);
+  EXPECT_NEAR(step(64, true)[OpClass::kLaunch] / step(64, false)[OpClass::kLaunch], 20, 1e-6);
+}
+
+TEST(Latency, ThePromptOfSeveralResponsesIsComputedOnce) {
+  const Cluster cluster = named_cluster("h200x8", 1);
+  JobSpec job = large_job(1);  // next to nothing but prompts
+  const Plan plan = uniform_plan(job, {1, 1}, 4, 1);
+  const auto products = [&](int64_t responses) {
+    job.workload.samples_per_prompt = responses;
+    return work_of(job, plan, cluster, Pass::kGenerate).at(OpClass::kDecode)[OpClass::kGemm];
+  };
+  EXPECT_NEAR(products(8) / products(1), 1.0 / 8, 0.03);
 }
 
 TEST(Latency, TheLongestResponseEndsGeneration) {

@@ -63,25 +63,49 @@ void PythonWorkers::start() {
                   "working virtual environment");
 }
 
+uint64_t PythonWorkers::post(const std::string& argument) {
+  if (!process_) start();
+  open_.insert(next_);
+  process_->post(next_, argument);
+  return next_++;
+}
+
+std::map<uint64_t, PythonAnswer> PythonWorkers::poll(std::chrono::milliseconds patience) {
+  std::map<uint64_t, PythonAnswer> answers;
+  if (!process_) return answers;
+  for (const PoolMessage& message : process_->exchange(patience)) {
+    // Others are of calls that were dropped.
+    if (open_.erase(message.number) > 0) answers[message.number] = parse_answer(message.text);
+  }
+  if (!process_->gone()) return answers;
+  process_.reset();
+  for (const uint64_t number : std::exchange(open_, {})) {
+    answers[number] = {{}, "died", "the pool of workers was killed"};
+  }
+  return answers;
+}
+
+void PythonWorkers::drop() {
+  if (open_.empty()) return;
+  open_.clear();
+  process_->post(0, "null");
+  process_->exchange(std::chrono::milliseconds(0));
+}
+
 std::vector<PythonAnswer> PythonWorkers::call(const std::vector<std::string>& arguments,
                                               const StopToken& stop) {
-  if (!process_) start();
-  const uint64_t first = std::exchange(next_, next_ + arguments.size());
-  for (size_t i = 0; i < arguments.size(); ++i) process_->post(first + i, arguments[i]);
-  const PythonAnswer none = {{}, "died", "the pool of workers was killed"};
-  std::vector<PythonAnswer> answers(arguments.size(), none);
-  for (size_t missing = arguments.size(); missing > 0 && !process_->gone();) {
-    for (const PoolMessage& message : process_->exchange(kTick)) {
-      if (message.number < first) continue;  // of calls that were dropped
-      answers.at(message.number - first) = parse_answer(message.text);
-      --missing;
+  std::map<uint64_t, size_t> places;
+  for (size_t i = 0; i < arguments.size(); ++i) places[post(arguments[i])] = i;
+  std::vector<PythonAnswer> answers(arguments.size());
+  while (!places.empty()) {
+    for (auto& [number, answer] : poll(kTick)) {
+      const auto place = places.extract(number);
+      if (!place.empty()) answers[place.mapped()] = std::move(answer);
     }
     if (!stop.requested()) continue;
-    process_->post(0, "null");
-    process_->exchange(std::chrono::milliseconds(0));
+    drop();
     throw Stopped();
   }
-  if (process_->gone()) process_.reset();
   return answers;
 }
 

@@ -2,8 +2,11 @@
 // nothing they do touches the job: a call that hangs, dies or eats memory costs its own answer.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -53,12 +56,21 @@ class PythonWorkers final {
   std::vector<PythonAnswer> call(const std::vector<std::string>& arguments,
                                  const StopToken& stop = {});
 
+  // Begins one call, and gives its number.
+  uint64_t post(const std::string& argument);
+  // The calls that came to their ends since the last poll(), of which at least one is waited for,
+  // for `patience` at most.
+  std::map<uint64_t, PythonAnswer> poll(std::chrono::milliseconds patience);
+  // Drops all calls under way.
+  void drop();
+
  private:
   void start();
 
   PythonWorkersOptions options_;
   std::unique_ptr<PoolProcess> process_;
-  uint64_t next_ = 1;  // number of the next call
+  uint64_t next_ = 1;        // number of the next call
+  std::set<uint64_t> open_;  // calls under way
 };
 
 }  // namespace nereus

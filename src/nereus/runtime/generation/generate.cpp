@@ -48,11 +48,16 @@ std::vector<GenerationResult> generate(const DecoderStage& stage, Communicator& 
   for (const GenerationRequest& request : limited) {
     engine.submit(request, options.ignore_eos ? std::vector<int64_t>() : options.eos_token_ids);
   }
-  do {
+  std::vector<GenerationResult> results(requests.size());
+  bool more = true;
+  while (more) {
     options.stop.check();
-  } while (engine.step());
-  std::vector<GenerationResult> results;
-  for (SequenceId id = 0; id < std::ssize(requests); ++id) results.push_back(engine.result(id));
+    more = engine.step();
+    for (const SequenceId id : engine.take_finished()) {
+      results[id] = engine.result(id);
+      if (options.on_finished) options.on_finished(static_cast<size_t>(id), results[id]);
+    }
+  }
   return results;
 }
 

@@ -1,7 +1,9 @@
 // Generation of one unit's share of responses: continuous batching over a paged KV cache.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "nereus/core/base/stop_token.h"
@@ -33,6 +35,8 @@ struct GenerationOptions {
   int cache_parts = 1;
   int64_t max_sequences = 0;  // in the batch at once; 0: all
   StopToken stop;             // looked at before each step
+  // Called on this rank with the number of a request and its result, as soon as that is complete.
+  std::function<void(size_t, const GenerationResult&)> on_finished;
 };
 
 // All ranks of the unit call it with equal arguments; every rank returns the same results, in the

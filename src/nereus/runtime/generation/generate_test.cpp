@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <map>
 #include <mutex>
 
@@ -200,6 +201,30 @@ TEST(GenerationEngine, SharesPromptsAndRecomputesWhatWasPreempted) {
       EXPECT_EQ(engine.result(id).tokens, expected[id].tokens);
       EXPECT_EQ(engine.result(id).log_probs.size(), 50u);
     }
+  });
+}
+
+TEST(Generate, ResultsAreDeliveredAsTheyEnd) {
+  const ModelSpec spec = tiny("llama");
+  const auto requests = mixed_requests();
+  const auto expected = run(spec, {1, 1}, requests, sampled());
+  on_unit(random_weights(spec), spec, {1, 1}, cpu, [&](const UnitRank& unit) {
+    cuda::Graph graph;
+    GenerationOptions options = sampled();
+    std::map<size_t, GenerationResult> delivered;
+    options.on_finished = [&](size_t request, const GenerationResult& result) {
+      EXPECT_TRUE(delivered.emplace(request, result).second) << "twice";
+    };
+    generate(unit.stage, unit.tp, unit.pp, requests, options, graph);
+    ASSERT_EQ(delivered.size(), requests.size());
+    for (const auto& [request, result] : delivered) {
+      EXPECT_EQ(result.tokens, expected[request].tokens);
+    }
+    // The first comes while others are written, so that it can still stop them.
+    std::atomic<bool> enough = false;
+    options.stop = StopToken(enough);
+    options.on_finished = [&](size_t, const GenerationResult&) { enough = true; };
+    EXPECT_THROW(generate(unit.stage, unit.tp, unit.pp, requests, options, graph), Stopped);
   });
 }
 

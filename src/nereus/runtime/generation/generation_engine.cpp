@@ -212,6 +212,7 @@ void GenerationEngine::take(const std::vector<SequenceId>& sequences, const at::
       sequence.finished = std::ranges::count(sequence.eos, tokens.back()) > 0;
     }
     scheduler_.append(id, tokens, sequence.finished);
+    if (scheduler_.done(id)) finished_.push_back(id);
   }
 }
 

@@ -1,7 +1,7 @@
 // Computes what batching's Scheduler decides: one rank's part of a unit that generates.
 #pragma once
 
-#include <optional>
+#include <utility>
 #include <vector>
 
 #include "nereus/core/batching/scheduler.h"
@@ -33,6 +33,8 @@ class GenerationEngine final {
   // Computes one step: chunks of prompts, or some tokens of all running sequences. False if there
   // is nothing left to do. Throws Error(kNumeric) for NaN logits.
   bool step();
+  // The sequences that have ended since the last call.
+  std::vector<SequenceId> take_finished() { return std::exchange(finished_, {}); }
   // What there is of a sequence so far.
   GenerationResult result(SequenceId sequence) const;
   const Scheduler& scheduler() const { return scheduler_; }
@@ -80,6 +82,7 @@ class GenerationEngine final {
   int64_t window_;  // steps between two looks of the host
   bool recordable_;
   std::vector<Sequence> sequences_;
+  std::vector<SequenceId> finished_;  // not taken yet
   Batch batch_;
   bool prepared_ = false;  // the batch has run once as it is
 };

@@ -34,7 +34,8 @@ PassResult infer(Runtime& runtime, ModelStage model_stage, const Experience& exp
 }  // namespace
 
 PassResult generate_responses(Runtime& runtime, Experience& experience, uint64_t version,
-                              const GenerationOptions& options) {
+                              const GenerationOptions& options,
+                              const std::function<void(size_t)>& written) {
   const StagePlan& stage = at(runtime.plan(), kActorGeneration);
   const auto generate = [&](UnitEngine& engine, const std::vector<int64_t>& samples, int waves) {
     // The plan's waves say for which part of the samples the cache has room at once.
@@ -45,14 +46,15 @@ PassResult generate_responses(Runtime& runtime, Experience& experience, uint64_t
     for (const int64_t index : samples) {
       requests.push_back({experience[index].id, experience[index].prompt});
     }
-    std::vector<GenerationResult> results = engine.generate(requests, limited);
-    if (!engine.speaks()) return;
-    for (size_t i = 0; i < samples.size(); ++i) {
-      Sample& sample = experience[samples[i]];
-      sample.response = std::move(results[i].tokens);
-      sample.rollout_log_probs = std::move(results[i].log_probs);
-      sample.finished = results[i].finished;
-    }
+    const auto take = [&](size_t request, const GenerationResult& result) {
+      Sample& sample = experience[samples[request]];
+      sample.response = result.tokens;
+      sample.rollout_log_probs = result.log_probs;
+      sample.finished = result.finished;
+      if (written) written(samples[request]);
+    };
+    if (engine.speaks()) limited.on_finished = take;
+    engine.generate(requests, limited);
   };
   const auto pass = [&]() -> PassResult {
     const int waves = at(runtime.plan(), kActorGeneration).waves;

@@ -4,16 +4,21 @@
 // field.
 #pragma once
 
+#include <functional>
+
 #include "nereus/runtime/live/executor.h"
 #include "nereus/runtime/live/runtime.h"
 #include "nereus/runtime/rl/sample.h"
 
 namespace nereus {
 
-// Fills response, finished, rollout_log_probs. Throws Error(kInternal) if the generation weights
-// are not of `version`, the trained ones' at the beginning of the step.
+// Fills response, finished, rollout_log_probs, and calls `written`, if there is one, with the index
+// of each sample as soon as it is complete: on threads of the devices, and again if memory was
+// short and responses are written anew (they are the same). Throws Error(kInternal) if the
+// generation weights are not of `version`, the trained ones' at the beginning of the step.
 PassResult generate_responses(Runtime& runtime, Experience& experience, uint64_t version,
-                              const GenerationOptions& options);
+                              const GenerationOptions& options,
+                              const std::function<void(size_t)>& written = nullptr);
 
 // Log-probabilities of the responses under a model-stage's weights into `member`.
 PassResult infer_log_probs(Runtime& runtime, ModelStage model_stage, Experience& experience,

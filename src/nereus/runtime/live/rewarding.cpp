@@ -23,17 +23,6 @@ std::unique_ptr<Reward> open_reward(const LiveOptions& options) {
 
 namespace {
 
-RewardInput input_for(const Sample& sample, const Prompt& prompt, std::string response) {
-  return {.prompt = prompt.text,
-          .response = std::move(response),
-          .ground_truth = prompt.ground_truth,
-          .ground_truth_json = prompt.ground_truth_json,
-          .response_tokens = static_cast<int64_t>(sample.response.size()),
-          .finished = sample.finished,
-          .data_source = prompt.data_source,
-          .extra_info = prompt.extra_info};
-}
-
 void keep_rollouts(const Experience& experience, int step, const std::vector<std::string>& texts,
                    const PromptSource& prompts, const std::filesystem::path& directory) {
   std::string lines;
@@ -143,15 +132,25 @@ std::vector<int64_t> spread_tokens(int64_t vocab_size) {
 
 PassResult score_responses(Experience& experience, int step, const Reward& reward,
                            const Tokenizer& tokenizer, const PromptSource& prompts,
-                           const LiveOptions& options) {
+                           const LiveOptions& options, EarlyScores* early) {
   const Stopwatch timer;
   const std::vector<std::string> texts = decoded(experience, tokenizer);
+  std::map<size_t, RewardResult> known;
+  if (early != nullptr) known = early->take(options.stop);
+  std::vector<size_t> unknown;
   std::vector<RewardInput> inputs;
   for (size_t i = 0; i < experience.size(); ++i) {
-    const Sample& sample = experience[i];
-    inputs.push_back(input_for(sample, prompts.row(sample.prompt_index), texts[i]));
+    if (known.contains(i)) continue;
+    unknown.push_back(i);
+    inputs.push_back(reward_input(experience[i], prompts, texts[i]));
   }
-  const Tally tally = place_results(experience, reward.score_all(inputs, options.stop));
+  if (!inputs.empty()) {
+    std::vector<RewardResult> others = reward.score_all(inputs, options.stop);
+    for (size_t i = 0; i < unknown.size(); ++i) known.emplace(unknown[i], std::move(others[i]));
+  }
+  std::vector<RewardResult> results;
+  for (auto& [index, result] : known) results.push_back(std::move(result));
+  const Tally tally = place_results(experience, std::move(results));
   if (!options.rollout_directory.empty()) {
     keep_rollouts(experience, step, texts, prompts, options.rollout_directory);
   }
@@ -173,10 +172,10 @@ PassResult score_by_model(Runtime& runtime, Experience& experience, int step,
 
 PassResult score(Runtime& runtime, Experience& experience, int step, const Reward* reward,
                  const Tokenizer& tokenizer, const PromptSource& prompts,
-                 const LiveOptions& options) {
+                 const LiveOptions& options, EarlyScores* early) {
   return reward == nullptr
              ? score_by_model(runtime, experience, step, tokenizer, prompts, options)
-             : score_responses(experience, step, *reward, tokenizer, prompts, options);
+             : score_responses(experience, step, *reward, tokenizer, prompts, options, early);
 }
 
 RewardTrial try_reward(const Reward& reward, const Tokenizer& tokenizer,
@@ -193,7 +192,8 @@ RewardTrial try_reward(const Reward& reward, const Tokenizer& tokenizer,
   for (size_t i = 0; i < responses.size(); ++i) {
     samples[i].response = responses[i];
     samples[i].finished = true;
-    inputs.push_back(input_for(samples[i], prompts.entries()[i].prompt, texts[i]));
+    samples[i].prompt_index = prompts.entries()[i].index;
+    inputs.push_back(reward_input(samples[i], prompts, texts[i]));
   }
   const Tally tally = place_results(samples, reward.score_all(inputs, {}));
   const auto first = std::ranges::find(samples, false, &Sample::scored);

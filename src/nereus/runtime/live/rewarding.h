@@ -4,6 +4,7 @@
 #include <string>
 
 #include "nereus/runtime/bridge/tokenizer.h"
+#include "nereus/runtime/live/early_scores.h"
 #include "nereus/runtime/live/passes.h"
 #include "nereus/runtime/live/prompt_source.h"
 #include "nereus/runtime/rl/rewards/reward.h"
@@ -22,9 +23,11 @@ std::unique_ptr<Reward> open_reward(const LiveOptions& options);
 // a broken reward never passes for a bad model. With options.rollout_directory, what was written
 // and how it was scored (null: not) is kept there as STEP.jsonl (steps counted from 1), in verl's
 // form. Throws Stopped within a second after options.stop says so.
+//
+// `early`: what is known already of some of the samples, or null.
 PassResult score_responses(Experience& experience, int step, const Reward& reward,
                            const Tokenizer& tokenizer, const PromptSource& prompts,
-                           const LiveOptions& options);
+                           const LiveOptions& options, EarlyScores* early = nullptr);
 
 // The same by the job's reward model, which cannot fail on single samples and gives no further
 // numbers.
@@ -35,7 +38,7 @@ PassResult score_by_model(Runtime& runtime, Experience& experience, int step,
 // By `reward`, or by the job's reward model if it is null.
 PassResult score(Runtime& runtime, Experience& experience, int step, const Reward* reward,
                  const Tokenizer& tokenizer, const PromptSource& prompts,
-                 const LiveOptions& options);
+                 const LiveOptions& options, EarlyScores* early = nullptr);
 
 // What became of a reward that was tried on prompts.
 struct RewardTrial {

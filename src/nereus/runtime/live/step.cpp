@@ -160,7 +160,11 @@ PassResult Step::generate(NodeId id) {
                                .stop = stop_};
   generation.sampling.seed = options.seed;
   if (is_baseline) generation.sampling.greedy = true;
-  PassResult result = generate_responses(context_.runtime, samples, version_, generation);
+  std::unique_ptr<EarlyScores>& early = is_baseline ? early_of_baselines_ : early_;
+  early = score_early();
+  const auto written = [&](size_t index) { early->add(index, samples[index]); };
+  PassResult result = generate_responses(context_.runtime, samples, version_, generation,
+                                         early ? written : std::function<void(size_t)>());
   for (const Sample& sample : samples) result.tokens += std::ssize(sample.response);
   // Passes after it wait for all devices to have ended generation.
   const auto is_later = [&](NodeId other) {
@@ -168,6 +172,11 @@ PassResult Step::generate(NodeId id) {
   };
   if (std::ranges::none_of(node_ids(workflow), is_later)) join_transition();
   return result;
+}
+
+std::unique_ptr<EarlyScores> Step::score_early() const {
+  if (context_.reward == nullptr || !context_.reward->is_slow()) return nullptr;
+  return std::make_unique<EarlyScores>(*context_.reward, context_.tokenizer, context_.prompts);
 }
 
 void Step::join_transition() {
@@ -188,14 +197,15 @@ PassResult Step::score_responses(const WorkflowNode& node) {
   if (is_of_baselines(node)) {
     LiveOptions unrecorded = options;  // the rollouts kept on disk are the samples'
     unrecorded.rollout_directory.clear();
-    const PassResult scored = score(context_.runtime, baselines_, number_, context_.reward,
-                                    context_.tokenizer, context_.prompts, unrecorded);
+    const PassResult scored =
+        score(context_.runtime, baselines_, number_, context_.reward, context_.tokenizer,
+              context_.prompts, unrecorded, early_of_baselines_.get());
     PassResult result{.by_class = scored.by_class};
     for (const auto& [name, value] : scored.metrics) result.metrics["baseline/" + name] = value;
     return result;
   }
   PassResult result = score(context_.runtime, experience_, number_, context_.reward,
-                            context_.tokenizer, context_.prompts, options);
+                            context_.tokenizer, context_.prompts, options, early_.get());
   if (!options.exclude_unscored) {
     for (Sample& sample : experience_) sample.scored = true;
   }

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
 
 #include "nereus/runtime/bridge/tokenizer.h"
+#include "nereus/runtime/live/early_scores.h"
 #include "nereus/runtime/live/executor.h"
 #include "nereus/runtime/live/options.h"
 #include "nereus/runtime/live/prompt_source.h"
@@ -71,6 +73,8 @@ class Step final {
   PassResult generate(NodeId node);
   PassResult infer_log_probs(const WorkflowNode& node);
   PassResult score_responses(const WorkflowNode& node);
+  // Begins to score the samples that generation delivers, if the reward is a slow one.
+  std::unique_ptr<EarlyScores> score_early() const;
   // The scores of the greedy responses, to the samples of the same prompts.
   void hand_out_baselines();
   PassResult estimate_advantages();
@@ -83,6 +87,8 @@ class Step final {
   int number_;
   Experience experience_;
   Experience baselines_;  // one greedy response to each prompt, if the workflow has them
+  // Of a slow reward: what it says of responses while others are written.
+  std::unique_ptr<EarlyScores> early_, early_of_baselines_;
   std::optional<Overlap> overlap_;
   StopToken stop_;
   double kl_before_;

@@ -60,12 +60,38 @@ std::vector<RewardResult> PythonReward::score_all(const std::vector<RewardInput>
                                                   const StopToken& stop) const {
   std::vector<std::string> arguments;
   for (const RewardInput& input : inputs) arguments.push_back(python_arguments(input));
+  const std::lock_guard turn(turn_);
+  stop.check();
   std::vector<RewardResult> results;
   for (const PythonAnswer& answer : pool_->call(arguments, stop)) {
     results.push_back(result_of(answer));
   }
   return results;
 }
+
+class PythonReward::Calls final : public RewardCalls {
+ public:
+  explicit Calls(const PythonReward& reward) : reward_(reward), turn_(reward.turn_) {}
+  ~Calls() override { reward_.pool_->drop(); }
+
+  void add(size_t index, const RewardInput& input) override {
+    indices_[reward_.pool_->post(python_arguments(input))] = index;
+  }
+  std::map<size_t, RewardResult> poll(std::chrono::milliseconds patience) override {
+    std::map<size_t, RewardResult> results;
+    for (const auto& [number, answer] : reward_.pool_->poll(patience)) {
+      results[indices_.at(number)] = reward_.result_of(answer);
+    }
+    return results;
+  }
+
+ private:
+  const PythonReward& reward_;
+  std::unique_lock<std::mutex> turn_;
+  std::map<uint64_t, size_t> indices_;  // by the number of the call
+};
+
+std::unique_ptr<RewardCalls> PythonReward::begin() const { return std::make_unique<Calls>(*this); }
 
 RewardResult PythonReward::result_of(const PythonAnswer& answer) const {
   if (answer.failure.empty()) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <mutex>
 
 #include "nereus/runtime/bridge/python_workers.h"
 #include "nereus/runtime/rl/rewards/reward.h"
@@ -28,12 +29,16 @@ class PythonReward final : public Reward {
   RewardOutput score(const RewardInput& input) const override;
   std::vector<RewardResult> score_all(const std::vector<RewardInput>& inputs,
                                       const StopToken& stop) const override;
+  bool is_slow() const override { return true; }
+  std::unique_ptr<RewardCalls> begin() const override;
 
  private:
+  class Calls;
   RewardResult result_of(const PythonAnswer& answer) const;
 
   std::string name_;  // "rewards.py: compute_score"
   std::unique_ptr<PythonWorkers> pool_;
+  mutable std::mutex turn_;  // calls of several threads come one after the other
 };
 
 }  // namespace nereus

@@ -28,6 +28,10 @@ void verify_keys(const std::string& name, const Json& options,
 
 }  // namespace
 
+std::unique_ptr<RewardCalls> Reward::begin() const {
+  throw Error(ErrorCode::kInternal, "this reward is fast: score_all() is enough");
+}
+
 std::vector<RewardResult> Reward::score_all(const std::vector<RewardInput>& inputs,
                                             const StopToken& stop) const {
   std::vector<RewardResult> results;

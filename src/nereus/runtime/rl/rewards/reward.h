@@ -2,6 +2,7 @@
 // make_reward().
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <span>
@@ -45,6 +46,17 @@ struct RewardResult {
   std::string reason;  // of the failure, one line
 };
 
+// Scores of responses that come one by one. Used and destroyed by the thread that began it; drops
+// what is still under way when it is destroyed.
+class RewardCalls {
+ public:
+  virtual ~RewardCalls() = default;
+  virtual void add(size_t index, const RewardInput& input) = 0;
+  // By index, what came to an end since the last time: waits for something to, for `patience` at
+  // most.
+  virtual std::map<size_t, RewardResult> poll(std::chrono::milliseconds patience) = 0;
+};
+
 class Reward {
  public:
   virtual ~Reward() = default;
@@ -54,6 +66,11 @@ class Reward {
   // alone. Throws Stopped within a second after `stop` says so.
   virtual std::vector<RewardResult> score_all(const std::vector<RewardInput>& inputs,
                                               const StopToken& stop) const;
+  // Whether calls may wait or compute for long, elsewhere than on the calling thread, so that it
+  // pays to begin with some responses before others are there: by begin().
+  virtual bool is_slow() const { return false; }
+  // Waits until nobody else uses the reward, and keeps others waiting as long as it lives.
+  virtual std::unique_ptr<RewardCalls> begin() const;
 };
 
 // "vader_sentiment" {lexicon: path, sign: 1 | -1}, "digit_completion" {}, "last_number" {} or
