@@ -9,8 +9,6 @@
 #include <cmath>
 #include <utility>
 
-#include "nereus/runtime/cuda/nn_ops.h"
-
 namespace nereus {
 
 namespace {
@@ -34,9 +32,7 @@ GenerationEngine::GenerationEngine(const DecoderStage& stage, Communicator& tp, 
       cache_(stage, options.scheduler.blocks, options.scheduler.block_tokens, options.longest),
       sampler_(options.sampling, device_),
       window_(device_.is_cpu() ? 1 : kStepsUnseen),
-      recordable_(pp.size() == 1 && tp.is_recordable() &&
-                  cuda::decodes(device_, c10::typeMetaToScalarType(stage.options().dtype()),
-                                stage.spec().head_dim)) {}
+      recordable_(pp.size() == 1 && tp.is_recordable() && cache_.has_kernel()) {}
 
 SequenceId GenerationEngine::submit(const GenerationRequest& request, std::vector<int64_t> eos) {
   const SequenceId id = scheduler_.submit(request.prompt, request.max_new_tokens);
@@ -176,6 +172,7 @@ void GenerationEngine::decode(const BatchStep& step) {
 // recorded for all that follow.
 void GenerationEngine::decode_once() {
   const auto work = [&] {
+    if (!cache_.has_kernel()) batch_.cache.slots = cache_.next_slots(batch_.cache);
     const at::Tensor logits = all_logits(through_blocks(batch_.tokens, batch_.cache));
     if (stage_.is_last()) {
       sampler_.draw(logits, batch_.sample_ids, batch_.positions, batch_.drawn);

@@ -44,14 +44,16 @@ at::Tensor masked_attention(const at::Tensor& q, const at::Tensor& keys, const a
 }  // namespace
 
 PagedCache::PagedCache(const DecoderStage& stage, int64_t blocks, int block_tokens, int64_t longest)
-    : rope_(stage.rope_tables(longest)), width_((longest + block_tokens - 1) / block_tokens) {
+    : rope_(stage.rope_tables(longest)),
+      width_((longest + block_tokens - 1) / block_tokens),
+      has_kernel_(cuda::decodes(stage.options().device(),
+                                c10::typeMetaToScalarType(stage.options().dtype()),
+                                stage.spec().head_dim)) {
   const int64_t layers = stage.layers().end - stage.layers().begin;
   pool_ = at::empty({2 * layers, blocks + 1, block_tokens, stage.kv_heads(), stage.spec().head_dim},
                     stage.options());
   // What a mask hides is multiplied by 0, and so must be a number; kernels do not touch it.
-  const bool masked =
-      !pool_.is_cpu() && !cuda::decodes(pool_.device(), pool_.scalar_type(), stage.spec().head_dim);
-  if (masked) pool_.zero_();
+  if (!pool_.is_cpu() && !has_kernel_) pool_.zero_();
   pool_.select(1, blocks).zero_();
 }
 
@@ -98,19 +100,21 @@ at::Tensor PagedCache::turned(const at::Tensor& qkv, const at::Tensor& positions
   return apply_rope(qkv, qkv.size(1) - pool_.size(3), rope_, positions);
 }
 
+at::Tensor PagedCache::next_slots(const CacheRows& rows) const {
+  const at::Tensor last = rows.lengths.floor_divide(block_tokens()).unsqueeze(1);
+  const at::Tensor blocks = rows.tables.gather(1, last).squeeze(1).to(at::kLong);
+  return blocks * block_tokens() + rows.lengths.remainder(block_tokens());
+}
+
 at::Tensor PagedCache::attend(int block, const at::Tensor& qkv, const CacheRows& rows) {
   const at::Tensor own_keys = keys(block), own_values = values(block);
-  const int64_t d = qkv.size(2);
-  if (cuda::decodes(qkv.device(), qkv.scalar_type(), d)) {
+  if (has_kernel_) {
     const cuda::Paged cache{own_keys, own_values, rows.tables, rows.lengths};
     return cuda::decode_attention(cuda::append_rotated(qkv, rope_.cos, rope_.sin, cache), cache);
   }
   const Heads heads = split_heads(turned(qkv, rows.lengths), own_keys.size(2));
-  const at::Tensor last = rows.lengths.floor_divide(block_tokens()).unsqueeze(1);
-  const at::Tensor slots = rows.tables.to(at::kLong).gather(1, last).squeeze(1) * block_tokens() +
-                           rows.lengths.remainder(block_tokens());
-  by_slot(own_keys).index_copy_(0, slots, heads.k);
-  by_slot(own_values).index_copy_(0, slots, heads.v);
+  by_slot(own_keys).index_copy_(0, rows.slots, heads.k);
+  by_slot(own_values).index_copy_(0, rows.slots, heads.v);
   if (qkv.is_cpu()) {
     return host_attention(heads.q, own_keys, own_values, rows.tables,
                           at::arange(qkv.size(0), at::kLong), rows.lengths);

@@ -12,10 +12,12 @@
 namespace nereus {
 
 // Sequences that get one token each. tables [rows, width] int32: their blocks in order; lengths
-// [rows] int64: the tokens that they have in the cache.
+// [rows] int64: the tokens that they have in the cache. slots [rows] int64: where the new ones go,
+// as PagedCache::next_slots() says; kernels work that out for themselves.
 struct CacheRows {
   at::Tensor tables;
   at::Tensor lengths;
+  at::Tensor slots;
 };
 
 // Consecutive tokens of several sequences, packed.
@@ -45,6 +47,10 @@ class PagedCache final {
   // Where the tokens of chunks go, and what they see. A chunk's blocks are those of its sequence.
   CacheChunks chunks(std::span<const PromptChunk> chunks, const Scheduler& scheduler) const;
 
+  // Whether a kernel decodes, which reads tables and lengths alone.
+  bool has_kernel() const { return has_kernel_; }
+  at::Tensor next_slots(const CacheRows& rows) const;
+
   // The attention of DecoderStage::blocks() for the local block number `block`.
   at::Tensor attend(int block, const at::Tensor& qkv, const CacheRows& rows);
   at::Tensor attend(int block, const at::Tensor& qkv, const CacheChunks& chunks);
@@ -61,6 +67,7 @@ class PagedCache final {
   at::Tensor pool_;  // [2 · local blocks, cache blocks + 1, block tokens, kv heads, head_dim]
   RopeTables rope_;
   int64_t width_;
+  bool has_kernel_;
 };
 
 }  // namespace nereus
