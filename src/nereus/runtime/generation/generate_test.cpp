@@ -21,36 +21,9 @@ namespace {
 
 using ::testing::HasSubstr;
 using testing::on_unit;
+using testing::random_weights;
+using testing::tiny;
 using testing::UnitRank;
-
-ModelSpec tiny(const std::string& type) {
-  ModelSpec spec{.model_type = type,
-                 .vocab_size = 37,  // no tp but 1 divides it
-                 .hidden_size = 16,
-                 .intermediate_size = 22,
-                 .num_layers = 3,  // pp 2 does not divide it
-                 .num_heads = 4,
-                 .num_kv_heads = 2,  // fewer than tp 4
-                 .head_dim = 8,
-                 .max_position = 256};
-  spec.qkv_bias = type == "qwen2";
-  spec.qk_norm = type == "qwen3";
-  spec.tie_word_embeddings = type == "qwen2";
-  if (type == "llama") {
-    spec.rope_scaling = RopeScaling{.factor = 8, .original_max_position = 16};
-  }
-  return spec;
-}
-
-ParameterMap random_weights(const ModelSpec& spec) {
-  at::manual_seed(7);
-  ParameterMap weights;
-  for (const TensorSpec& tensor : tensors(spec)) {
-    const bool norm = tensor.name.find("norm") != std::string::npos;
-    weights[tensor.name] = at::randn(tensor.shape, at::kDouble) * 0.4 + (norm ? 1 : 0);
-  }
-  return weights;
-}
 
 at::Device cpu(int) { return at::kCPU; }
 

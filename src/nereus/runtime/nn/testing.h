@@ -53,6 +53,37 @@ inline ParameterMap cut_model(const ParameterMap& whole, const ModelSpec& spec, 
   return parameters;
 }
 
+// A decoder of any type that layouts cut unevenly; "critic" is a Llama with a scalar head.
+inline ModelSpec tiny(const std::string& type) {
+  ModelSpec spec{.model_type = type,
+                 .vocab_size = 37,  // no tp but 1 divides it
+                 .hidden_size = 16,
+                 .intermediate_size = 22,
+                 .num_layers = 3,  // pp 2 does not divide it
+                 .num_heads = 4,
+                 .num_kv_heads = 2,  // fewer than tp 4
+                 .head_dim = 8,
+                 .max_position = 256};
+  spec.qkv_bias = type == "qwen2";
+  spec.qk_norm = type == "qwen3";
+  spec.tie_word_embeddings = type == "qwen2";
+  if (type == "llama") {
+    spec.rope_scaling = RopeScaling{.factor = 8, .original_max_position = 16};
+  }
+  if (type == "critic") spec.head = Head::kScalar;
+  return spec;
+}
+
+inline ParameterMap random_weights(const ModelSpec& spec) {
+  at::manual_seed(7);
+  ParameterMap weights;
+  for (const TensorSpec& tensor : tensors(spec)) {
+    const bool norm = tensor.name.find("norm") != std::string::npos;
+    weights[tensor.name] = at::randn(tensor.shape, at::kDouble) * 0.4 + (norm ? 1 : 0);
+  }
+  return weights;
+}
+
 struct UnitRank {
   int index;  // in the unit
   Rank rank;
