@@ -35,6 +35,23 @@ TEST(HfTokenizer, StoriesAsLlama2c) {
   EXPECT_THAT(tokenizer->encode("Once upon a time", false), ElementsAre(403, 407, 261, 378));
 }
 
+// Also of those that only Python opens, which would wait for a pipe for ever.
+TEST(HfTokenizer, OnlyRegularFilesAreOpened) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "tokenizer_of_no_files";
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+                           "added_tokens.json", "chat_template.jinja"}) {
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directories(folder);
+    if (std::string(name) != "tokenizer.json") {
+      std::filesystem::copy(kAssets / "stories260K/tokenizer.json", folder);
+    }
+    std::filesystem::create_directory(folder / name);
+    EXPECT_THAT(
+        refusal([&] { Tokenizer::open(folder); }),
+        AllOf(HasSubstr("cannot read " + (folder / name).string()), HasSubstr("a directory")));
+  }
+}
+
 TEST(HfTokenizer, TheMarkOfTheBeginningComesOnce) {
   const auto tokenizer = Tokenizer::open(kAssets / "stories260K");
   EXPECT_EQ(tokenizer->encode("<s>Once upon a time", true),

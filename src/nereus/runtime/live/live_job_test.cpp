@@ -213,6 +213,28 @@ TEST_F(LiveJobTest, KeepsTheBatchThatMetNaN) {
   EXPECT_FALSE(std::filesystem::is_empty(root_));
 }
 
+// As in verl: the first step of a warm-up has the rate 0, and so changes no weight.
+TEST_F(LiveJobTest, AWarmUpBeginsWithTheRateZero) {
+  LiveOptions options = tiny_job(/*devices=*/1, /*steps=*/2);
+  options.actor_optimizer.lr_warmup_steps = 2;
+  LiveJob job(options, uniform_plan(options, {1, 1}, 1));
+  const auto change = [&](const std::string& part, const std::map<std::string, TensorMap>& before) {
+    const auto now = state_of(job);
+    double largest = 0;
+    for (const auto& [name, tensor] : now.at(part)) {
+      if (!name.starts_with("weights/")) continue;
+      largest = std::max(largest, (tensor - before.at(part).at(name)).abs().max().item<double>());
+    }
+    return largest;
+  };
+  const auto start = state_of(job);
+  job.run_step();
+  EXPECT_EQ(change("actor", start), 0);
+  EXPECT_GT(change("critic", start), 0) << "it has no warm-up";
+  job.run_step();
+  EXPECT_GT(change("actor", start), 0);
+}
+
 TEST_F(LiveJobTest, RefusesContradictions) {
   const auto message_of = [](LiveOptions options) {
     try {
