@@ -93,7 +93,7 @@ class Weights {
       found = where_.find(name.substr(std::string(kBodyPrefix).size()));
     }
     if (found == where_.end()) return std::nullopt;
-    const std::pair<std::string, SafetensorsFile*> taken = *found;
+    std::pair<std::string, SafetensorsFile*> taken = *found;
     where_.erase(found);
     return taken;
   }

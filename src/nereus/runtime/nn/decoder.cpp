@@ -103,23 +103,20 @@ at::Tensor DecoderStage::block_for_backward(int layer, const at::Tensor& hidden,
 
 at::Tensor DecoderStage::blocks(at::Tensor hidden, const Attend& attend) const {
   const at::NoGradGuard no_grad;
-  // Arguments by value: what a step has used up gives its memory back.
-  const auto added = [&](at::Tensor x, at::Tensor y, const at::Tensor& weight) {
-    return add_rms_norm(x, reduce_from_tp(std::move(y), tp_), weight, spec_.rms_norm_eps);
-  };
-  const auto attended = [&](int i, at::Tensor input) {
-    return at::linear(attend(i, project(blocks_[i], std::exchange(input, {}))), blocks_[i].o);
-  };
-  const auto fed = [&](const Block& block, at::Tensor input) {
-    return at::linear(swiglu(linear(std::exchange(input, {}), block.gate_up)), block.down);
-  };
-  at::Tensor input = rms_norm(hidden, blocks_.front().input_norm, spec_.rms_norm_eps);
+  const double eps = spec_.rms_norm_eps;
+  at::Tensor input = rms_norm(hidden, blocks_.front().input_norm, eps);
   for (int i = 0; i < std::ssize(blocks_); ++i) {
-    std::tie(hidden, input) =
-        added(std::move(hidden), attended(i, std::move(input)), blocks_[i].post_attention_norm);
-    at::Tensor out = fed(blocks_[i], std::move(input));
-    if (i + 1 == std::ssize(blocks_)) return hidden + reduce_from_tp(out, tp_);
-    std::tie(hidden, input) = added(std::move(hidden), std::move(out), blocks_[i + 1].input_norm);
+    const Block& block = blocks_[i];
+    // One name, so that what is used up gives its memory back.
+    at::Tensor x = attend(i, project(block, input));
+    x = reduce_from_tp(at::linear(x, block.o), tp_);
+    std::tie(hidden, input) = add_rms_norm(hidden, x, block.post_attention_norm, eps);
+    x.reset();
+    x = linear(input, block.gate_up);
+    x = swiglu(x);
+    x = reduce_from_tp(at::linear(x, block.down), tp_);
+    if (i + 1 == std::ssize(blocks_)) return hidden + x;
+    std::tie(hidden, input) = add_rms_norm(hidden, x, blocks_[i + 1].input_norm, eps);
   }
   return hidden;
 }
@@ -170,7 +167,7 @@ DecoderStage::Block DecoderStage::block_of(const ParameterMap& parameters, const
 }
 
 at::Tensor DecoderStage::project(const Block& block, const at::Tensor& normed) const {
-  const at::Tensor qkv = linear(normed, block.qkv).unflatten(1, {-1, spec_.head_dim});
+  at::Tensor qkv = linear(normed, block.qkv).unflatten(1, {-1, spec_.head_dim});
   if (!spec_.qk_norm) return qkv;
   const Heads heads = split_heads(qkv, kv_heads_);
   return at::cat({rms_norm(heads.q, block.q_norm, spec_.rms_norm_eps),

@@ -81,7 +81,7 @@ at::Tensor pad(const at::Tensor& x, const Packing& packing) {
 }
 
 at::Tensor unpad(const at::Tensor& padded, const Packing& packing) {
-  const at::Tensor rows = padded.flatten(0, 1);
+  at::Tensor rows = padded.flatten(0, 1);
   if (packing.uniform()) return rows;
   if (!at::GradMode::is_enabled()) return rows.index_select(0, packing.slots);
   return Pick::apply(rows, packing.slots);

@@ -1,5 +1,6 @@
 #include "nereus/runtime/rl/kl.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/exp.h>
 
@@ -43,7 +44,7 @@ double kl_estimate(double log_prob, double ref_log_prob, KlEstimator estimator) 
 
 at::Tensor kl_estimate(const at::Tensor& log_prob, const at::Tensor& ref_log_prob,
                        KlEstimator estimator) {
-  const at::Tensor difference = log_prob - ref_log_prob;
+  at::Tensor difference = log_prob - ref_log_prob;
   switch (estimator) {
     case KlEstimator::kK1:
       return difference;

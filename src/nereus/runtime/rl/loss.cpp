@@ -1,5 +1,6 @@
 #include "nereus/runtime/rl/loss.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/maximum.h>
